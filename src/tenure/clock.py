@@ -1,0 +1,50 @@
+"""Time enters the engine here, as numbers, and nowhere else.
+
+The core works in *log time*: milliseconds that never go back. A clock only reports what the machine
+says; turning that into log time across restarts is the broker's work (see ``broker/timeline.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """What the machine knows about time."""
+
+    @property
+    def boot_id(self) -> str:
+        """Changes with every boot of the machine; ``boot_ms`` is comparable only within one."""
+        ...
+
+    def boot_ms(self) -> int:
+        """Milliseconds since boot, counting suspension, never going back."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch by the wall clock, which may jump either way."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def __init__(self) -> None:
+        try:
+            self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:  # without a boot id every opening counts as a new boot
+            self._boot_id = f"unknown-{time.time_ns()}"
+
+    @property
+    def boot_id(self) -> str:
+        return self._boot_id
+
+    def boot_ms(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
