@@ -1,0 +1,62 @@
+# Tenure's task menu. `make` alone prints it; every task sets up what it needs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Two test processes: enough to fill a small machine while half the suite waits for disks and children.
+JOBS ?= 2
+# The extras whose rooms exist. A new room adds its own here, then `make lock`.
+EXTRAS := dev
+COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-full pytest lint types format bench-core lock build clean
+# One thing at a time, also under -j: the tools fill the cores by themselves.
+.NOTPARALLEL:
+
+help: ## Print this menu
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Prepare .venv (the command line is then .venv/bin/tenure)
+
+$(READY): pyproject.toml requirements/uv.txt requirements/dev.txt tools/venv.py
+	@$(PYTHON) tools/venv.py
+	@touch $@
+
+run: $(READY) ## Run the tour: the engine in process, with a kill and a recovery in it
+	@$(BIN)/tenure tour
+
+test: lint types pytest ## Lint, check types and run the tests
+
+pytest: $(READY)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+test-full: lint types ## As test, with the long suites and many more examples
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+
+lint: $(READY) ## Check style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+format: $(READY) ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench-core: $(READY) ## Measure the engine, as ratios in one run
+	$(BIN)/python -m bench.core $(ARGS)
+
+lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
+	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py
+	$(COMPILE) requirements/uv.in --output-file requirements/uv.txt
+	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
+
+build: $(READY) ## Build the wheel and the source archive into dist/
+	$(BIN)/python tools/venv.py uv build --quiet --no-build-isolation --python $(BIN)/python
+
+clean: ## Remove .venv and everything that was built or cached
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
