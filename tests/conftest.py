@@ -1,0 +1,15 @@
+"""What every floor of the tests shares: how hard Hypothesis looks."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Wall time says nothing about correctness on a busy machine, so no example has a deadline.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples on every run: a red build points at the change, not at the dice.
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("full", settings.get_profile("default"), max_examples=2_000, print_blob=True)
+
+settings.load_profile("ci" if os.environ.get("CI") else "default")

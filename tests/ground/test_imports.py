@@ -1,0 +1,106 @@
+"""Imports point one way, core ← log ← broker, and nobody pays for a room they did not enter."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+# What each room may import of the package. A room not listed here may import any but `testing`.
+MAY_IMPORT = {
+    "errors": set[str](),
+    "clock": {"errors"},
+    "settings": {"errors", "core"},
+    "core": {"errors"},
+    "log": {"errors", "settings", "core"},
+    "broker": {"errors", "settings", "clock", "core", "log"},
+}
+
+# The core sees numbers and bytes: no file, clock, loop, thread or dice.
+NOT_IN_CORE = {
+    *("asyncio", "threading", "multiprocessing", "concurrent", "subprocess", "signal", "selectors", "socket"),
+    *("os", "io", "pathlib", "shutil", "tempfile", "fcntl", "mmap", "time", "datetime", "random", "secrets", "uuid"),
+    "logging",
+}
+
+# Packages of the extras: importing the engine must not even look for them.
+EXTRAS = {
+    *("pyspark", "redis", "pyarrow", "obstore", "uvloop", "httptools", "h2", "prometheus_client", "typer", "rich"),
+}
+
+MODULES = sorted(SRC.glob("tenure/**/*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that the file imports, anywhere in it, by its full name."""
+    package = path.relative_to(SRC).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*package[: len(package) - node.level + 1]] if node.level else []
+            base += node.module.split(".") if node.module else []
+            # `from tenure import log` names a room by its last word, so every name counts as a module.
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(SRC / "tenure").with_suffix("").parts
+    return parts[0]
+
+
+def rooms_imported(path: Path) -> set[str]:
+    names = (name.split(".") for name in imported(path))
+    rooms = {parts[1] for parts in names if parts[0] == "tenure" and len(parts) > 1}
+    return {room for room in rooms if (SRC / "tenure" / room).is_dir() or (SRC / "tenure" / f"{room}.py").is_file()}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SRC)))
+def test_imports_point_one_way(path: Path):
+    room = room_of(path)
+    if room in MAY_IMPORT:
+        assert rooms_imported(path) <= MAY_IMPORT[room] | {room}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SRC)))
+def test_nothing_imports_testing(path: Path):
+    if room_of(path) != "testing":
+        assert "testing" not in rooms_imported(path)
+
+
+@pytest.mark.parametrize("path", sorted(SRC.glob("tenure/core/*.py")), ids=lambda path: path.name)
+def test_core_does_no_io_and_has_no_clock(path: Path):
+    assert {name.split(".")[0] for name in imported(path)} & NOT_IN_CORE == set()
+
+
+def test_the_synchronous_engine_knows_no_loop_and_no_thread():
+    for name in ("engine", "apply", "timeline"):
+        path = SRC / "tenure" / "broker" / f"{name}.py"
+        if path.is_file():
+            assert {name.split(".")[0] for name in imported(path)} & {"asyncio", "threading", "time"} == set()
+
+
+LOOKOUT = """
+import importlib, sys
+
+class Lookout:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {extras!r}:
+            raise SystemExit(f"{module} looked for {{name}}")
+
+sys.meta_path.insert(0, Lookout())
+importlib.import_module({module!r})
+"""
+
+
+@pytest.mark.parametrize("module", ["tenure", "tenure.errors", "tenure.core", "tenure.log", "tenure.broker"])
+def test_importing_the_engine_looks_for_no_extra(module: str):
+    code = LOOKOUT.format(extras=EXTRAS, module=module)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
