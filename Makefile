@@ -19,6 +19,7 @@ help: ## Print this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Prepare .venv (the command line is then .venv/bin/tenure)
+	@:
 
 $(READY): pyproject.toml requirements/uv.txt requirements/dev.txt tools/venv.py
 	@$(PYTHON) tools/venv.py

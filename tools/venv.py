@@ -49,7 +49,9 @@ def find_python():
     say("python3 is %d.%d here; looking for a newer one with uv" % sys.version_info[:2])
     shutil.rmtree(VENV, ignore_errors=True)
     if make_venv(sys.executable) and install_uv() and uv("python", "install", "--quiet", "3.13") == 0:
-        answer = subprocess.run([UV, "python", "find", "3.13"], env=uv_environment(), stdout=subprocess.PIPE, check=False)
+        answer = subprocess.run(
+            [UV, "python", "find", "3.13"], env=uv_environment(), stdout=subprocess.PIPE, check=False
+        )
         found = answer.stdout.decode().strip()
         if recent_enough(found):
             return found
@@ -69,7 +71,9 @@ def install_venv_module(python):
     """With root and apt-get at hand, install what `python -m venv` lacks."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    version = subprocess.check_output([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).decode().strip()
+    version = (
+        subprocess.check_output([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).decode().strip()
+    )
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     say("installing the venv module of Python " + version)
     subprocess.call(["apt-get", "update", "-qq"], env=environment)
@@ -125,7 +129,9 @@ def prepare():
         python = find_python()
         say("making .venv with " + python)
         if not make_venv(python) and not (install_venv_module(python) and make_venv(python)):
-            sys.exit("setup: {} cannot make a virtual environment. Install its venv module, then repeat.".format(python))
+            sys.exit(
+                "setup: {} cannot make a virtual environment. Install its venv module, then repeat.".format(python)
+            )
     say("installing the pinned requirements")
     if not install_uv():
         sys.exit("setup: pip could not install uv. Is a package index within reach?")
