@@ -1,0 +1,253 @@
+"""A topic's settings: every field with its default, and the one way from a request's JSON to a TopicConfig.
+
+Two kinds of bound are told apart. A value that cannot be meant (a wrong type, a negative number, a priority of 5000)
+is Invalid. A duration that is merely extreme is clamped, as the contract says for ``lease_ms`` and
+``claim_jitter_ms``, and as we do for every duration above a hundred years: callers write 2**64 - 1 to say "for ever",
+and a deadline computed from it must still fit the eight bytes that a log and a roaring bitmap give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from tenure.core.backoff import FACTOR_MAX, Backoff
+from tenure.core.names import check_topic_name, shown
+from tenure.errors import Conflict, Invalid
+
+__all__ = [
+    "CLAIM_JITTER_MS_MAX",
+    "DEFAULTS",
+    "DURATION_MS_MAX",
+    "LEASE_MS_MAX",
+    "LEASE_MS_MIN",
+    "PRIORITY_MAX",
+    "U64_MAX",
+    "Backoff",
+    "Discard",
+    "DlqStrategy",
+    "Durability",
+    "TopicConfig",
+    "TopicType",
+    "as_dict",
+    "parse_config",
+    "shared",
+]
+
+U64_MAX: Final = 2**64 - 1
+DURATION_MS_MAX: Final = 100 * 365 * 86_400_000
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 86_400_000
+CLAIM_JITTER_MS_MAX: Final = 5_000
+PRIORITY_MAX: Final = 1_000
+
+TopicType = Literal["log", "queue"]
+Discard = Literal["old", "reject"]
+Durability = Literal["memory", "disk", "fsync"]
+DlqStrategy = Literal["skip", "block", "block_and_dlq"]
+
+_TYPES: Final[tuple[TopicType, ...]] = ("log", "queue")
+_DISCARDS: Final[tuple[Discard, ...]] = ("old", "reject")
+_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync")
+_DLQ_STRATEGIES: Final[tuple[DlqStrategy, ...]] = ("skip", "block", "block_and_dlq")
+
+_T = TypeVar("_T")
+
+
+class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=True):
+    """The settings of one topic, as logged and as answered; 0 turns a limit off.
+
+    Logged as an array with every value in it, so that a default that changes later does not change old topics.
+    New fields go at the end.
+    """
+
+    type: TopicType = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Discard = "old"
+    durability: Durability = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+    max_ack_holes: int = 0
+    max_in_flight: int = 0
+    dlq_strategy: DlqStrategy = "skip"
+    retry_backoff: Backoff | None = None
+
+    @property
+    def durable(self) -> bool:
+        """Whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
+        return self.durability == "fsync"
+
+
+DEFAULTS: Final = TopicConfig()
+
+
+def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig | None = None) -> TopicConfig:
+    """Return the config that a PUT of ``given`` on ``topic`` asks for; unknown fields are ignored.
+
+    PUT replaces: what is left out returns to its default, except ``type``, which stays as ``existing`` has it.
+    Raises Invalid for a value that cannot be meant, and Conflict (``topic_exists_incompatible``) for another type.
+    """
+    fields = _Fields("config", given, defaults=DEFAULTS)
+    return shared(
+        TopicConfig(
+            type=_type(fields, topic=topic, existing=existing),
+            ttl_ms=fields.duration_ms("ttl_ms"),
+            cap_records=fields.whole("cap_records"),
+            cap_bytes=fields.whole("cap_bytes"),
+            discard=fields.choice("discard", _DISCARDS),
+            durability=_durability(fields),
+            priority=_priority(fields),
+            auto_priority=fields.flag("auto_priority"),
+            auto_create=fields.flag("auto_create"),
+            idempotency_window_ms=fields.duration_ms("idempotency_window_ms"),
+            dedupe_node=fields.flag("dedupe_node"),
+            lease_ms=min(max(fields.whole("lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX),
+            claim_jitter_ms=min(fields.whole("claim_jitter_ms"), CLAIM_JITTER_MS_MAX),
+            max_deliveries=fields.whole("max_deliveries"),
+            dead_letter=_dead_letter(fields, topic=topic),
+            leases_durable=fields.flag("leases_durable"),
+            max_ack_holes=fields.whole("max_ack_holes"),
+            max_in_flight=fields.whole("max_in_flight"),
+            dlq_strategy=fields.choice("dlq_strategy", _DLQ_STRATEGIES),
+            retry_backoff=_backoff(fields.raw("retry_backoff")),
+        )
+    )
+
+
+def as_dict(config: TopicConfig) -> dict[str, Any]:
+    """Return every field as an answer shows it, the alias ``durable`` included, on logs too."""
+    fields = msgspec.structs.asdict(config)
+    fields["durable"] = config.durable
+    if config.retry_backoff is not None:
+        fields["retry_backoff"] = msgspec.structs.asdict(config.retry_backoff)
+    return fields
+
+
+_SHARED_MAX: Final = 1_024
+_shared: Final[dict[TopicConfig, TopicConfig]] = {DEFAULTS: DEFAULTS}
+
+
+def shared(config: TopicConfig) -> TopicConfig:
+    """Return an equal config, for most callers the same object: 100,000 topics mostly have one config.
+
+    Only identity and memory depend on this table; it is emptied when full, so odd configs cannot make it grow.
+    """
+    known = _shared.get(config)
+    if known is not None:
+        return known
+    if len(_shared) >= _SHARED_MAX:
+        _shared.clear()
+        _shared[DEFAULTS] = DEFAULTS
+    _shared[config] = config
+    return config
+
+
+class _Fields:
+    """The fields of one JSON object, read by kind: each reader returns a legal value or raises Invalid."""
+
+    def __init__(self, what: str, given: object, *, defaults: msgspec.Struct, prefix: str = "") -> None:
+        if not isinstance(given, Mapping):
+            raise Invalid(f"{what} must be an object; got {shown(given)}", field=what)
+        self.given = given
+        self._defaults = defaults
+        self._prefix = prefix
+
+    def refusal(self, field: str, wanted: str) -> Invalid:
+        field_path = self._prefix + field
+        return Invalid(f"{field_path} must be {wanted}; got {shown(self.raw(field))}", field=field_path)
+
+    def raw(self, field: str) -> Any:
+        """What was sent, or the default; an explicit null is not the default."""
+        return self.given[field] if field in self.given else getattr(self._defaults, field)
+
+    def whole(self, field: str) -> int:
+        value = self.raw(field)
+        # To Python, though not to JSON, true is an int.
+        if type(value) is int and 0 <= value <= U64_MAX:
+            return value
+        raise self.refusal(field, f"a whole number from 0 to {U64_MAX}")
+
+    def duration_ms(self, field: str) -> int:
+        return min(self.whole(field), DURATION_MS_MAX)
+
+    def flag(self, field: str) -> bool:
+        value = self.raw(field)
+        if isinstance(value, bool):
+            return value
+        raise self.refusal(field, "true or false")
+
+    def choice(self, field: str, options: tuple[_T, ...]) -> _T:
+        value = self.raw(field)
+        for option in options:
+            if value == option:
+                return option
+        raise self.refusal(field, "one of " + ", ".join(map(repr, options)))
+
+
+def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> TopicType:
+    if existing is not None and "type" not in fields.given:
+        return existing.type
+    wanted = fields.choice("type", _TYPES)
+    if existing is not None and wanted != existing.type:
+        raise Conflict(
+            f"topic {shown(topic)} is a {existing.type}, not a {wanted}: delete it first or use another name",
+            code="topic_exists_incompatible",
+            type=existing.type,
+        )
+    return wanted
+
+
+def _durability(fields: _Fields) -> Durability:
+    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``."""
+    alias: Durability = "fsync" if fields.flag("durable") else "disk"
+    durability = fields.choice("durability", _DURABILITIES)
+    return alias if "durable" in fields.given and "durability" not in fields.given else durability
+
+
+def _priority(fields: _Fields) -> int | None:
+    value = fields.raw("priority")
+    if value is None:
+        return None
+    if type(value) is int and -PRIORITY_MAX <= value <= PRIORITY_MAX:
+        return value
+    raise fields.refusal("priority", f"null or a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}")
+
+
+def _dead_letter(fields: _Fields, *, topic: str) -> str | None:
+    value = fields.raw("dead_letter")
+    if value is None:
+        return None
+    try:
+        name = check_topic_name(value)
+    except Invalid as error:
+        raise Invalid(f"dead_letter: {error.message}", field="dead_letter") from None
+    if name == topic:
+        raise fields.refusal("dead_letter", "another topic than the queue itself")
+    return name
+
+
+def _backoff(given: object) -> Backoff | None:
+    if given is None:
+        return None
+    fields = _Fields("retry_backoff", given, defaults=Backoff(), prefix="retry_backoff.")
+    min_ms, max_ms = fields.duration_ms("min_ms"), fields.duration_ms("max_ms")
+    if max_ms < min_ms:
+        if "max_ms" in fields.given:
+            raise fields.refusal("max_ms", f"at least min_ms, which is {min_ms}")
+        max_ms = min_ms
+    factor = fields.raw("factor")
+    if type(factor) not in (int, float) or not 1 <= factor <= FACTOR_MAX:
+        raise fields.refusal("factor", f"a number from 1 to {FACTOR_MAX:g}")
+    return Backoff(min_ms=min_ms, max_ms=max_ms, factor=float(factor), jitter=fields.flag("jitter"))
