@@ -1,0 +1,121 @@
+"""What every home of the log offers: files, a simulated disk, or plain memory.
+
+The broker is written against :class:`Log` alone, so that what must be right after a crash can be shown on a simulated
+disk in microseconds, and so that a home on object storage can follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from tenure.errors import TenureError
+
+__all__ = ["Entry", "Frame", "Log", "Position", "SegmentInfo", "Sync", "UnknownPosition"]
+
+#: What the broker hands in: kind (16-255), topic id, body.
+Entry = tuple[int, int, bytes]
+#: What a replay hands out: kind, topic id, location, body.
+Frame = tuple[int, int, int, bytes]
+
+
+class Position(NamedTuple):
+    """A place between two batches, with enough beside it to tell whether a log really went through it.
+
+    The first three fields say where to go on. The others are evidence: the frame before the place and its checksum, and
+    what had been declared dropped by then. A checkpoint that outlived its log is told apart by them, since a batch
+    number and an offset alone may fit another history.
+    """
+
+    segment: int
+    offset: int
+    #: The number of the first batch after this place.
+    batch: int
+    #: Where the frame before this place starts, 0 for the head of the segment.
+    last_offset: int = 0
+    last_crc: int = 0
+    #: Every segment up to this number had been declared dropped.
+    dropped: int = 0
+
+
+class SegmentInfo(NamedTuple):
+    """One segment: its number, the bytes of it that hold frames, and the first batch in it."""
+
+    number: int
+    used_bytes: int
+    first_batch: int
+
+
+class UnknownPosition(ValueError):
+    """The log does not go through this position: forget what came with it and replay everything."""
+
+
+class Sync(Protocol):
+    """One request for durability: begun and ended by the owner of the log, run by any thread."""
+
+    def run(self) -> None:
+        """Wait for the disk; never raises, the outcome is told by :meth:`Log.end_sync`."""
+
+
+class Log(Protocol):
+    """An append-only sequence of batches of frames, durable up to ``synced_batch``.
+
+    One owner calls everything but ``Sync.run``. A log takes appends once its first ``replay`` has been exhausted.
+    """
+
+    #: This opening's number, durable before the first append; 0 until the first replay is exhausted.
+    epoch: int
+    #: The batch that the next append joins. Read it *after* an append for the ticket: an append may roll.
+    pending_batch: int
+    #: The last batch handed to the operating system.
+    written_batch: int
+    #: The last batch known to be durable.
+    synced_batch: int
+    #: Set for good once a write or a sync failed: what callers that wait for a sync are told.
+    failed: TenureError | None
+
+    def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
+        """Join frames to the pending batch, all of them or none; return their locations.
+
+        Raises Overloaded where no room can be had and Closed after a failure; nothing happened then. ``urgent`` may
+        use the room kept for acks and for reclaiming space.
+        """
+
+    def write(self) -> int:
+        """Hand the pending batch to the operating system; return ``written_batch``. Raises Indeterminate."""
+
+    def begin_sync(self) -> Sync:
+        """Promise to make everything written so far durable."""
+
+    def end_sync(self, sync: Sync) -> int:
+        """Take in the outcome; return ``synced_batch``. Raises Indeterminate if the disk refused."""
+
+    def sync(self) -> int:
+        """Write and wait for the disk here; return ``synced_batch``."""
+
+    def seal(self) -> None:
+        """Write what is pending, sync it, and log a synced witness of that sync, unless there is one already."""
+
+    def read(self, location: int) -> tuple[int, int, bytes]:
+        """Give (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""
+
+    def contains(self, position: Position) -> bool:
+        """Tell whether this log went through the position, so that a replay may start there."""
+
+    def replay(self, after: Position | None = None) -> Iterator[Frame]:
+        """Give the frames of every whole batch in order. The first replay recovers: exhaust it before appending.
+
+        Raises UnknownPosition at once, and Corrupt where the log is met damaged. The log's own frames are not shown.
+        """
+
+    def position(self) -> Position:
+        """Give the end of what was written."""
+
+    def segments(self) -> list[SegmentInfo]:
+        """List the segments, oldest first; the last one is being written."""
+
+    def drop(self, segment: int) -> None:
+        """Declare the oldest segment dropped, durably, then remove it. Raises Invalid for any other segment."""
+
+    def close(self) -> None:
+        """Write, sync, seal and let go; safe to call twice."""
