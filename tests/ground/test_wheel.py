@@ -12,11 +12,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def uv(*arguments: str | Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "venv.py", "uv", *arguments], capture_output=True, text=True, check=False
-    )
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def uv(*arguments: str | Path) -> None:
+    run(sys.executable, ROOT / "tools" / "venv.py", "uv", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +45,5 @@ def test_wheel_runs_in_a_clean_environment(wheel: Path, tmp_path: Path):
     # The pins are the constraints, so what was fetched for .venv serves again and nothing newer slips in.
     constraints = ROOT / "requirements" / "dev.txt"
     uv("pip", "install", "--python", python, "--constraint", constraints, f"tenure[cli] @ {wheel.as_uri()}")
-    subprocess.run(
-        [python, "-W", "error", "-c", "import tenure.core, tenure.log, tenure.broker"], cwd=tmp_path, check=True
-    )
-    answer = subprocess.run(
-        [home / "bin" / "tenure", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert "tour" in answer.stdout
+    run(python, "-W", "error", "-c", "import tenure.core, tenure.log, tenure.broker", cwd=tmp_path)
+    assert "tour" in run(home / "bin" / "tenure", "--help", cwd=tmp_path)
