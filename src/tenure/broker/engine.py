@@ -1,0 +1,172 @@
+"""The engine: decide → append → fold, synchronously. No asyncio, no threads: the broker adds those around it.
+
+``commit`` is the only way to change anything: events go to the log first, then through ``fold``. A full disk is met by the
+append, before anything was folded. What an answer waits for is the number of the batch its events joined.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tenure.broker.metrics import Metrics
+from tenure.broker.reader import Reader
+from tenure.clock import Clock
+from tenure.core.events import Appended, ClockSet, Event, Opened, StateCarried, decode, encode, kind_of
+from tenure.core.fold import fold
+from tenure.core.queue import Ended
+from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+from tenure.log.home import Log, Position
+from tenure.settings import Settings
+
+__all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]
+
+WALL_TOLERANCE_MS = 20
+"""How far the wall clock may drift from log time before the difference is logged anew."""
+
+Listener = Callable[[Event], None]
+"""Told of every event before it is folded, while the state still shows what it is about to change."""
+
+
+class Engine:
+    """State and log in step. One owner, one thread; every method is synchronous.
+
+    ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
+    """
+
+    def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
+        self.log = log
+        self.clock = clock
+        self.settings = settings
+        self.state = State()
+        self.metrics = Metrics()
+        self.reader = Reader(log, settings.frame_cache_bytes)
+        self.listeners: list[Listener] = []
+        self.touched: set[Topic] = set()
+        self._unsynced: deque[tuple[int, dict[int, int]]] = deque()
+        self._heads: dict[int, int] = {}
+        self._boot_base = 0
+        self._log_base = 0
+
+    # Opening
+
+    def recover(self, checkpoints: Iterable[tuple[Position, bytes]] = ()) -> None:
+        """Rebuild the state from the newest usable checkpoint and the log behind it, or from the log alone; then open for writing."""
+        after: Position | None = None
+        for position, payload in checkpoints:
+            if self.log.contains(position):
+                self.state, after = load_checkpoint(payload), position
+                break
+        state = self.state
+        for kind, _, location, body in self.log.replay(after):
+            fold(state, decode(kind, body), location)
+        if state.orphans:
+            raise Corrupt(
+                f"topics {sorted(state.orphans)[:5]} have records but were never declared: the log misses a part",
+                topics=sorted(state.orphans)[:100],
+            )
+        for topic in state.by_id.values():
+            topic.durable_seq = topic.head_seq
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        """Go on with log time: by the machine's uptime where it has not rebooted since, else by the wall clock, never back."""
+        state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
+        if not state.epoch:
+            now = wall_ms
+        elif state.boot_id == self.clock.boot_id:
+            now = state.opened_ms + boot_ms - state.boot_ms
+        else:
+            now = wall_ms - state.wall_offset_ms
+        now = max(now, state.log_ms)
+        self._log_base, self._boot_base = now, boot_ms
+        opened = Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now)
+        self.commit((opened, 0), urgent=True)
+        self.log.sync()
+
+    def now(self) -> int:
+        """Log time, now. A wall clock that moved against it is noted in the log on the way."""
+        clock, state = self.clock, self.state
+        now = self._log_base + clock.boot_ms() - self._boot_base
+        if now < state.log_ms:
+            now = state.log_ms
+        wall_ms = clock.wall_ms()
+        if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
+            self.commit((ClockSet(now, wall_ms - now), 0), urgent=True)
+            self.touched.update(state.by_id[topic_id] for topic_id in state.wall_queues)
+        return now
+
+    # Writing
+
+    def commit(self, *events: tuple[Event, int], urgent: bool = False) -> int:
+        """Log events with their topic ids, together, then fold them; returns the batch they joined.
+
+        Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
+        """
+        if len(events) == 1:
+            event, topic_id = events[0]
+            locations = self.log.append(((kind_of(event), topic_id, encode(event)),), urgent=urgent)
+        else:
+            locations = self.log.append([(kind_of(e), topic_id, encode(e)) for e, topic_id in events], urgent=urgent)
+        state = self.state
+        for (event, topic_id), location in zip(events, locations, strict=True):
+            for listener in self.listeners:
+                listener(event)
+            fold(state, event, location)
+            if type(event) is Appended:
+                self._heads[topic_id] = event.first_seq + event.count - 1
+        return self.log.pending_batch
+
+    def preamble(self) -> list[tuple[int, int, bytes]]:
+        """What every new segment starts with, so that it can be read without the ones before it."""
+        event = StateCarried(self.state.log_ms, dump_state(self.state))  # type: ignore[arg-type]
+        return [(kind_of(event), 0, encode(event))]
+
+    def pass_time(self, topic: Topic, now: int) -> None:
+        """Let time reach ``now`` on a topic, and tell what ran out."""
+        queue = topic.queue
+        if queue is not None and now >= queue.next_at:
+            self.state.pass_time(topic, now)
+            self.touched.add(topic)
+
+    # Durability
+
+    def write(self) -> int:
+        """Hand everything pending to the operating system; returns the last batch written."""
+        if self._heads:
+            self._unsynced.append((self.log.pending_batch, self._heads))
+            self._heads = {}
+        return self.log.write()
+
+    def synced(self, batch: int) -> None:
+        """Batches up to this one are durable: records of fsync topics in them can now be seen."""
+        while self._unsynced and self._unsynced[0][0] <= batch:
+            _, heads = self._unsynced.popleft()
+            for topic_id, seq in heads.items():
+                topic = self.state.by_id.get(topic_id)
+                if topic is not None and seq > topic.durable_seq:
+                    topic.durable_seq = seq
+                    if topic.config.durability == "fsync":
+                        self.touched.add(topic)
+
+    def sync(self) -> int:
+        """Write and sync here and now."""
+        self.write()
+        batch = self.log.sync()
+        self.synced(batch)
+        return batch
+
+    def checkpoint(self) -> bytes:
+        """The whole state as bytes; valid for the log's position at this moment, once that is synced."""
+        return dump_checkpoint(self.state)
+
+    def take_ended(self) -> list[tuple[Topic, Ended]]:
+        """The leases that ran out since the last call, where they are collected."""
+        ended = self.state.ended
+        if not ended:
+            return []
+        self.state.ended = []
+        return ended

@@ -1,0 +1,62 @@
+"""Numbers about the broker, plain enough to be read by any exporter."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+__all__ = ["Histogram", "Metrics"]
+
+LATENCY_BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
+SIZE_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+
+
+class Histogram:
+    """Counts by bucket; ``bounds`` are upper limits, and one more bucket takes what lies above."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Metrics:
+    """Totals since the broker was opened."""
+
+    __slots__ = (
+        "acked",
+        "batch_frames",
+        "claimed",
+        "dead_lettered",
+        "deleted",
+        "evicted",
+        "expired",
+        "extended",
+        "forwarded",
+        "nacked",
+        "produced",
+        "redriven",
+        "sync_ms",
+        "syncs",
+    )
+
+    def __init__(self) -> None:
+        self.produced = self.claimed = self.acked = self.nacked = self.extended = self.expired = 0
+        self.dead_lettered = self.redriven = self.deleted = self.evicted = self.forwarded = self.syncs = 0
+        self.sync_ms = Histogram(LATENCY_BOUNDS_MS)
+        self.batch_frames = Histogram(SIZE_BOUNDS)
+
+    def as_dict(self) -> dict[str, int]:
+        """The plain totals by name."""
+        return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), int)}

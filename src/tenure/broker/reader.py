@@ -1,0 +1,179 @@
+"""Records by topic and seq, from the frames they lie in."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from tenure.core.events import Appended, Carried, decode
+from tenure.core.piece import find, spots
+from tenure.core.records import Stored, ends_of, unpack
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+from tenure.log.home import Log
+
+__all__ = ["Frame", "Reader", "Table"]
+
+_CACHE_FROM_BYTES = 2048
+_TABLES_MAX = 1024
+
+
+class Table:
+    """Which seqs a frame holds and where each record ends: all that weighing needs."""
+
+    __slots__ = ("ends", "first_seq", "seqs")
+
+    def __init__(self, event: Appended | Carried) -> None:
+        self.ends: array[int] = ends_of(event.ends, len(event.blobs))
+        carried = isinstance(event, Carried)
+        self.first_seq = event.lo if carried else event.first_seq
+        self.seqs: list[int] | None = event.seqs if carried else None
+
+    def between(self, lo: int, hi: int) -> range:
+        """The indices of the records with seqs in ``[lo, hi)``."""
+        if self.seqs is not None:
+            return range(bisect_left(self.seqs, lo), bisect_left(self.seqs, hi))
+        return range(max(lo - self.first_seq, 0), min(hi - self.first_seq, len(self.ends)))
+
+    def seq(self, index: int) -> int:
+        """The seq of record ``index``."""
+        return self.first_seq + index if self.seqs is None else self.seqs[index]
+
+    def start(self, index: int) -> int:
+        """Where record ``index`` starts."""
+        return self.ends[index - 1] if index else 0
+
+    def size(self, index: int) -> int:
+        """How many bytes record ``index`` takes."""
+        return self.ends[index] - self.start(index)
+
+
+class Frame:
+    """The records of one append, or of several that were rewritten together."""
+
+    __slots__ = ("ats", "blobs", "plain", "table", "ts", "tss")
+
+    def __init__(self, event: Appended | Carried) -> None:
+        self.table = Table(event)
+        self.blobs = event.blobs
+        self.plain = event.plain
+        if isinstance(event, Carried):
+            self.ts, self.tss, self.ats = 0, event.tss, event.ats
+        else:
+            self.ts, self.tss, self.ats = event.ts, None, None
+
+    def blob(self, index: int) -> bytes:
+        """The bytes of record ``index``."""
+        return self.blobs[self.table.start(index) : self.table.ends[index]]
+
+    def record(self, index: int) -> Stored:
+        """Record ``index``, unpacked."""
+        ts = self.ts if self.tss is None else self.tss[index]
+        data, extras = unpack(self.blob(index), self.plain)
+        return Stored(self.table.seq(index), ts, data, extras.tag, extras.node, extras.meta, extras.hops)
+
+    def records(self, lo: int, hi: int) -> list[Stored]:
+        """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time goes."""
+        chosen = self.table.between(lo, hi)
+        if not self.plain or self.tss is not None or not chosen:
+            return [self.record(index) for index in chosen]
+        ends, blobs, ts = self.table.ends, self.blobs, self.ts
+        if len(chosen) == 1:
+            return [Stored(lo, ts, self.blob(chosen.start))]
+        stops = ends[chosen.start : chosen.stop]
+        starts = array("I", (self.table.start(chosen.start),)) + stops[:-1]
+        seqs = range(self.table.first_seq + chosen.start, self.table.first_seq + chosen.stop)
+        return [Stored(seq, ts, blobs[a:b]) for seq, a, b in zip(seqs, starts, stops, strict=True)]
+
+
+class Reader:
+    """Reads through the topic's pieces; keeps the last large frames, because neighbours tend to be read next.
+
+    Tables are kept apart and longer: an ack of some of a frame's jobs needs nothing else.
+    """
+
+    def __init__(self, log: Log, cache_bytes_max: int) -> None:
+        self._log = log
+        self._cache_bytes_max = cache_bytes_max
+        self._cached_bytes = 0
+        self._frames: OrderedDict[int, Frame] = OrderedDict()
+        self._tables: OrderedDict[int, Table] = OrderedDict()
+
+    def frame(self, location: int) -> Frame:
+        """The frame at a location. Raises Corrupt where it cannot be read whole."""
+        frame = self._frames.get(location)
+        if frame is not None:
+            return frame
+        kind, _, body = self._log.read(location)
+        event = decode(kind, body)
+        if not isinstance(event, Appended | Carried):
+            raise Corrupt(f"the frame at location {location:#x} holds no records", location=location)
+        frame = Frame(event)
+        if len(frame.blobs) >= _CACHE_FROM_BYTES:
+            self._keep(location, frame)
+        return frame
+
+    def _keep(self, location: int, frame: Frame) -> None:
+        self._frames[location] = frame
+        self._cached_bytes += len(frame.blobs)
+        while self._cached_bytes > self._cache_bytes_max and len(self._frames) > 1:
+            _, old = self._frames.popitem(last=False)
+            self._cached_bytes -= len(old.blobs)
+
+    def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
+        """The records of live seqs, ascending."""
+        if len(runs) == 2 and runs[1] == 1:
+            at, index = find(topic.pieces, runs[0])
+            piece = topic.pieces[at]
+            return self.frame(piece.segment << 32 | piece.offsets[index]).records(runs[0], runs[0] + 1)
+        found: list[Stored] = []
+        for lo, n in zip(runs[::2], runs[1::2], strict=True):
+            for _, location, _, _ in spots(topic.pieces, lo, lo + n):
+                found += self.frame(location).records(lo, lo + n)
+        return found
+
+    def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending."""
+        for _, location, _, _ in spots(topic.pieces, lo, hi):
+            table = self._table(location)
+            for index in table.between(lo, hi):
+                seq = table.seq(index)
+                if not topic.is_dead(seq):
+                    yield seq, table.size(index)
+
+    def weigh(self, topic: Topic, runs: list[int]) -> int:
+        """How many bytes the records of these live seqs take. Whole frames are weighed without being read."""
+        if len(runs) == 2:
+            return self._weigh_run(topic, runs[0], runs[0] + runs[1])
+        return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
+
+    def _weigh_run(self, topic: Topic, lo: int, hi: int) -> int:
+        pieces, total, seq = topic.pieces, 0, lo
+        while seq < hi:
+            at, index = find(pieces, seq)
+            piece = pieces[at]
+            firsts = piece.firsts
+            first = firsts[index]
+            if index + 1 < len(firsts):
+                follower = firsts[index + 1]
+            else:
+                follower = pieces[at + 1].firsts[0] if at + 1 < len(pieces) else topic.head_seq + 1
+            if lo <= first and follower <= hi and first >= topic.floor and not topic.dead_between(first, follower):
+                total += piece.sizes[index]
+            else:
+                table = self._table(piece.segment << 32 | piece.offsets[index])
+                total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
+            seq = follower
+        return total
+
+    def _table(self, location: int) -> Table:
+        table = self._tables.get(location)
+        if table is None:
+            table = self.frame(location).table
+            if len(table.ends) > 1:
+                self._tables[location] = table
+                if len(self._tables) > _TABLES_MAX:
+                    self._tables.popitem(last=False)
+        return table

@@ -1,0 +1,164 @@
+"""What the broker answers. The wire adds its own clothes; these are the facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tenure.core.records import Stored
+from tenure.core.settle import lease_id
+
+__all__ = [
+    "Claim",
+    "Deletion",
+    "Difference",
+    "Extension",
+    "Page",
+    "Produced",
+    "Redrive",
+    "Settled",
+    "Tombstone",
+    "TopicInfo",
+]
+
+
+class Produced(msgspec.Struct, frozen=True, gc=False):
+    """Where records went. ``deduped`` means that they were there already and nothing was appended."""
+
+    topic: str
+    first_seq: int
+    count: int
+    head_seq: int
+    created: bool = False
+    deduped: bool = False
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def seqs(self) -> range:
+        return range(self.first_seq, self.first_seq + self.count)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Jobs held by ``node`` until ``deadline`` (wall ms) under one lease; ``ready`` is what still waits.
+
+    ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the count of
+    those jobs that were delivered before.
+    """
+
+    topic: str
+    node: str
+    lease: int
+    deadline: int
+    jobs: list[Stored]
+    redelivered: dict[int, int]
+    ready: int
+
+    @property
+    def lease_id(self) -> str | None:
+        """The id to ack, nack or extend by; None where nothing is held."""
+        return lease_id(self.lease) if self.lease else None
+
+    @property
+    def seqs(self) -> list[int]:
+        return [job.seq for job in self.jobs]
+
+    def deliveries(self, seq: int) -> int:
+        """How often a job of this claim has now been delivered."""
+        return self.redelivered.get(seq, 1)
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """How many jobs an ack or a nack settled, and which seqs were not the caller's."""
+
+    topic: str
+    count: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+
+
+class Extension(msgspec.Struct, frozen=True):
+    """The new deadlines (wall ms) by seq, and the seqs that were not the caller's."""
+
+    topic: str
+    deadlines: dict[int, int]
+    skipped: list[int]
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """Records that a reader missed and nobody asked to remove."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What a read found above its cursor."""
+
+    topic: str
+    records: list[Stored]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: Tombstone | None
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+    @property
+    def lag(self) -> int:
+        return self.head_seq - self.next_from_seq
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """How many records a delete removed, and what is left."""
+
+    topic: str
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+class Redrive(msgspec.Struct, frozen=True):
+    """How many dead letters went back, and where to."""
+
+    topic: str
+    to: str
+    redriven: int
+    seqs: list[int]
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    """A topic as a reader of its state sees it; ``queue`` is None on a log."""
+
+    topic: str
+    type: str
+    head_seq: int
+    durable_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: dict[str, Any]
+    effective_priority: int
+    last_write_ts: int
+    last_read_ts: int
+    queue: dict[str, int] | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page of a listing; ``next_cursor`` is None on the last one."""
+
+    items: list[Any]
+    next_cursor: str | None = None

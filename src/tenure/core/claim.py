@@ -1,0 +1,148 @@
+"""Which jobs the next claim gets: work that came back first, then fresh, ascending by seq."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import NamedTuple
+
+from tenure.core.queue import Queue
+from tenure.core.ranges import first_absent, to_runs
+from tenure.core.topic import Topic
+from tenure.errors import Overloaded
+
+__all__ = ["LETTERS_MAX", "Choice", "ack_holes", "choose", "ready_count"]
+
+LETTERS_MAX = 1_000
+"""How many jobs one pass dead-letters at most."""
+
+
+class Choice(NamedTuple):
+    """``runs`` to lease, and ``poisoned`` seqs that were delivered often enough and must be dead-lettered first."""
+
+    runs: list[int]
+    poisoned: list[int]
+
+
+def ready_count(topic: Topic, queue: Queue) -> int:
+    """How many jobs could be claimed right now. The caller has let time pass."""
+    waiting = topic.count - len(queue.in_flight) - len(queue.delayed) - len(queue.parked)
+    if topic.config.durability == "fsync" and topic.durable_seq < topic.head_seq:
+        lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
+        waiting -= hi - lo - topic.dead_between(lo, hi) - queue.delayed.range_cardinality(lo, hi)
+    return max(waiting, 0)
+
+
+def choose(topic: Topic, queue: Queue, max_count: int) -> Choice:
+    """Pick up to ``max_count`` claimable jobs. Raises Overloaded where a cap of the queue forbids handing out any."""
+    config = topic.config
+    if config.max_in_flight:
+        max_count = min(max_count, _room_in_flight(queue, config.max_in_flight))
+    if queue.reclaim:
+        seqs, poisoned = _returned(topic, queue, max_count)
+    else:
+        seqs, poisoned = [], []
+    wanted = max_count - len(seqs)
+    runs = to_runs(seqs) if seqs else []
+    if wanted:
+        if config.max_ack_holes and ack_holes(topic, queue) > config.max_ack_holes:
+            if not seqs and not poisoned:
+                _refuse_fresh(topic, queue)
+            return Choice(runs, poisoned)
+        runs += _fresh(topic, queue, wanted)
+    return Choice(runs, poisoned)
+
+
+def _room_in_flight(queue: Queue, in_flight_max: int) -> int:
+    room = in_flight_max - len(queue.in_flight)
+    if room <= 0:
+        raise Overloaded(
+            f"{len(queue.in_flight)} jobs are in flight and {in_flight_max} are allowed: ack some first",
+            code="in_flight_cap_exceeded",
+            limit="max_in_flight",
+            max=in_flight_max,
+        )
+    return room
+
+
+def _refuse_fresh(topic: Topic, queue: Queue) -> None:
+    if topic.visible_seq < queue.cursor:
+        return  # nothing fresh is there to refuse
+    raise Overloaded(
+        f"more than {topic.config.max_ack_holes} holes are open below seq {queue.acked_max}: ack or release those jobs first",
+        code="ack_hole_cap_exceeded",
+        limit="max_ack_holes",
+        max=topic.config.max_ack_holes,
+    )
+
+
+def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[int]]:
+    limit = topic.config.max_deliveries
+    strategy, dead_letter = topic.config.dlq_strategy, topic.config.dead_letter
+    if not limit or (strategy == "skip" and dead_letter is None):
+        return list(islice(queue.reclaim, wanted)), []
+    seqs: list[int] = []
+    poisoned: list[int] = []
+    for seq in queue.reclaim:
+        if queue.deliveries.get(seq, 0) < limit:
+            seqs.append(seq)
+        else:
+            poisoned.append(seq)
+        if len(seqs) == wanted or len(poisoned) == LETTERS_MAX:
+            break
+    return seqs, poisoned
+
+
+def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
+    lo, last = max(queue.cursor, topic.floor), topic.visible_seq
+    hi = min(lo + wanted, last + 1)
+    if lo >= hi:
+        return []
+    if not topic.dead and not queue.delayed and not queue.parked:
+        return [lo, hi - lo]
+    return _fresh_among(topic, queue, wanted)
+
+
+def _fresh_among(topic: Topic, queue: Queue, wanted: int) -> list[int]:
+    """Fresh seqs where some above the cursor are dead, delayed or parked: skip those, run by run."""
+    seq, last, runs = max(queue.cursor, topic.floor), topic.visible_seq, list[int]()
+    dead, delayed, parked = topic.dead, queue.delayed, queue.parked
+    while wanted and seq <= last:
+        if dead and seq in dead:
+            seq = first_absent(dead, seq)
+        elif seq in delayed:
+            seq = first_absent(delayed, seq)
+        elif seq in parked:
+            seq += 1
+        else:
+            n = min(wanted, last + 1 - seq)
+            while n > 1 and not _clear(topic, queue, seq, seq + n):
+                n //= 2
+            if runs and runs[-2] + runs[-1] == seq:
+                runs[-1] += n
+            else:
+                runs += (seq, n)
+            seq, wanted = seq + n, wanted - n
+    return runs
+
+
+def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
+    if topic.dead_between(lo, hi) or queue.delayed.range_cardinality(lo, hi):
+        return False
+    return not queue.parked or not any(seq in queue.parked for seq in range(lo, hi))
+
+
+def ack_holes(topic: Topic, queue: Queue) -> int:
+    """How many maximal runs of unacked seqs lie below the highest acked one; parked and delayed jobs do not count.
+
+    Counted from the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs in the window.
+    """
+    lo, hi = topic.floor, queue.acked_max
+    if lo > hi or not topic.dead:
+        return 0
+    settled = topic.dead | queue.delayed
+    if queue.parked:
+        settled.update(queue.parked)
+    settled.remove_range(hi + 1, (1 << 63))
+    settled.add_range(lo - 1, lo)
+    # A hole starts behind every settled seq (or the floor's edge) whose follower is not settled; the highest acked seq ends the last.
+    return len(settled) - settled.intersection_cardinality(settled.shift(-1)) - 1

@@ -1,0 +1,297 @@
+"""What happened, in the words that are logged. State is a fold over these and nothing else.
+
+Every event carries ``at``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and apart:
+a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the end, with a
+default, and never moved. Kinds below 16 belong to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from tenure.core.config import TopicConfig
+
+__all__ = [
+    "KINDS",
+    "Acked",
+    "AppendExtra",
+    "Appended",
+    "Carried",
+    "Claimed",
+    "ClockSet",
+    "DeadLettered",
+    "Deleted",
+    "Event",
+    "Evicted",
+    "Extended",
+    "Opened",
+    "Redriven",
+    "Released",
+    "RouterDeleted",
+    "RouterMoved",
+    "RouterPut",
+    "StateCarried",
+    "TopicCarried",
+    "TopicDeleted",
+    "TopicPut",
+    "decode",
+    "encode",
+    "kind_of",
+]
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The root of all events."""
+
+    at: int
+
+
+class Opened(Event, frozen=True, gc=False, array_like=True):
+    """The log was opened: log time goes on from ``at``; lease numbers of this opening start from its epoch."""
+
+    epoch: int
+    boot_id: str
+    boot_ms: int
+    wall_offset_ms: int
+
+
+class ClockSet(Event, frozen=True, gc=False, array_like=True):
+    """The wall clock moved against log time; ``wall = log + wall_offset_ms`` from here on."""
+
+    wall_offset_ms: int
+
+
+class TopicPut(Event, frozen=True, gc=False, array_like=True):
+    """A topic came to be (its id is new), or its config was replaced."""
+
+    topic: int
+    name: str
+    config: TopicConfig
+
+
+class TopicDeleted(Event, frozen=True, gc=False, array_like=True):
+    """A topic and all its records are gone; its id is never used again."""
+
+    topic: int
+
+
+class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What an append carries beyond bare records; absent on the hot path.
+
+    ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
+    (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq).
+    """
+
+    tagged: bool = False
+    delays: list[int] = []
+    wall_delays: list[int] = []
+    uniques: list[tuple[int, str]] = []
+    key: tuple[bytes, int, int] | None = None
+    client: tuple[str, int] | None = None
+
+
+class Appended(Event, frozen=True, gc=False, array_like=True):
+    """``count`` records from ``first_seq`` on; ``ts`` is their wall time."""
+
+    topic: int
+    ts: int
+    first_seq: int
+    count: int
+    ends: bytes
+    blobs: bytes
+    plain: bool
+    extra: AppendExtra | None = None
+
+
+class Deleted(Event, frozen=True, gc=False, array_like=True):
+    """Records somebody asked to remove."""
+
+    topic: int
+    runs: list[int]
+    count: int
+    bytes: int
+
+
+class Evicted(Event, frozen=True, gc=False, array_like=True):
+    """Records removed by a cap or a TTL that the owner set; ``reason`` is ``cap`` or ``ttl``."""
+
+    topic: int
+    runs: list[int]
+    count: int
+    bytes: int
+    reason: str
+
+
+class Claimed(Event, frozen=True, gc=False, array_like=True):
+    """``node`` holds these jobs under ``lease`` until log time passes ``deadline``."""
+
+    topic: int
+    lease: int
+    node: str
+    deadline: int
+    runs: list[int]
+    claim_id: str | None = None
+
+
+class Acked(Event, frozen=True, gc=False, array_like=True):
+    """Jobs completed, and thereby deleted."""
+
+    topic: int
+    runs: list[int]
+    bytes: int
+    node: str
+
+
+class Released(Event, frozen=True, gc=False, array_like=True):
+    """Leases given up before their deadline. ``due`` is when the jobs come back (log time; at or before ``at``: now).
+
+    ``dues`` overrides it per job where back-off makes them differ. ``cause`` is ``nack`` or ``disconnect``.
+    """
+
+    topic: int
+    runs: list[int]
+    node: str
+    due: int
+    dues: list[int] | None = None
+    reason: str | None = None
+    cause: str = "nack"
+
+
+class Extended(Event, frozen=True, gc=False, array_like=True):
+    """A new deadline for jobs already held. ``cause`` is ``extend``, or ``sync`` where a slow disk ate into the lease."""
+
+    topic: int
+    runs: list[int]
+    deadline: int
+    node: str
+    cause: str = "extend"
+
+
+class DeadLettered(Event, frozen=True, gc=False, array_like=True):
+    """Jobs taken out of circulation: moved to ``dest`` and removed here, or parked in place, or both, or dropped.
+
+    ``action`` is ``move``, ``park``, ``copy`` (parked here, a copy there) or ``drop``. ``bytes`` is what left the queue.
+    """
+
+    topic: int
+    runs: list[int]
+    action: str
+    reason: str
+    bytes: int
+    dest: int = 0
+    dest_seq: int = 0
+
+
+class Redriven(Event, frozen=True, gc=False, array_like=True):
+    """Parked jobs made claimable again (``dest`` 0), or dead letters moved to ``dest`` and removed here."""
+
+    topic: int
+    runs: list[int]
+    bytes: int
+    reset_deliveries: bool
+    dest: int = 0
+    dest_seq: int = 0
+
+
+class RouterPut(Event, frozen=True, gc=False, array_like=True):
+    """A router came to be or was replaced; ``cursor`` is the last source seq it has passed on."""
+
+    name: str
+    source: str
+    dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    create_dest: bool
+    filter: list[str] | None
+    allow_cycle: bool
+    cursor: int
+
+
+class RouterDeleted(Event, frozen=True, gc=False, array_like=True):
+    """A router is gone."""
+
+    name: str
+
+
+class RouterMoved(Event, frozen=True, gc=False, array_like=True):
+    """A router passed its source up to ``cursor``; ``missed`` counts source records evicted before it came."""
+
+    name: str
+    cursor: int
+    forwarded: int
+    missed: int = 0
+    dest: int = 0
+
+
+class Carried(Event, frozen=True, gc=False, array_like=True):
+    """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats`` and ``tss`` run in step.
+
+    The frame takes the place of all frames whose first seq lies in ``[lo, hi)``.
+    """
+
+    topic: int
+    lo: int
+    hi: int
+    seqs: list[int]
+    ats: list[int]
+    tss: list[int]
+    ends: bytes
+    blobs: bytes
+    plain: bool
+
+
+class TopicCarried(Event, frozen=True, gc=False, array_like=True):
+    """The whole state of a topic but its payloads: every older event of the topic is unnecessary from here on."""
+
+    topic: int
+    snapshot: msgspec.Raw
+
+
+class StateCarried(Event, frozen=True, gc=False, array_like=True):
+    """What is true of the broker as a whole: ids, routers, clock. Every segment but the first starts with one."""
+
+    snapshot: msgspec.Raw
+
+
+KINDS: Final[dict[int, type[Event]]] = {
+    16: Opened,
+    17: ClockSet,
+    18: TopicPut,
+    19: TopicDeleted,
+    20: Appended,
+    21: Deleted,
+    22: Evicted,
+    23: Claimed,
+    24: Acked,
+    25: Released,
+    26: Extended,
+    27: DeadLettered,
+    28: Redriven,
+    29: RouterPut,
+    30: RouterDeleted,
+    31: RouterMoved,
+    32: Carried,
+    33: TopicCarried,
+    34: StateCarried,
+}
+_KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.items()}
+_DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    kind: msgspec.msgpack.Decoder(event).decode for kind, event in KINDS.items()
+}
+
+encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
+"""The body of an event's frame."""
+
+
+def kind_of(event: Event) -> int:
+    """The number an event's frame is marked with."""
+    return _KIND_OF[type(event)]
+
+
+def decode(kind: int, body: bytes) -> Event:
+    """The event in a frame's body."""
+    event: Event = _DECODERS[kind](body)
+    return event

@@ -1,0 +1,399 @@
+"""``fold(state, event, location)``: the one place where state changes.
+
+The same function runs when an event has just been decided and when the log is read back, so what was answered and what a
+restart rebuilds cannot differ. An event about a topic whose base has not come yet in a replay builds its index and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+from typing import Any
+
+from tenure.core.events import (
+    Acked,
+    Appended,
+    AppendExtra,
+    Carried,
+    Claimed,
+    ClockSet,
+    DeadLettered,
+    Deleted,
+    Event,
+    Evicted,
+    Extended,
+    Opened,
+    Redriven,
+    Released,
+    RouterDeleted,
+    RouterMoved,
+    RouterPut,
+    StateCarried,
+    TopicCarried,
+    TopicDeleted,
+    TopicPut,
+)
+from tenure.core.idempotency import KeyWindow
+from tenure.core.marks import ClientMarks
+from tenure.core.piece import Piece, replace_frames
+from tenure.core.queue import Delivery, Lease, Queue
+from tenure.core.ranges import count, each
+from tenure.core.records import ends_of, slice_blob, unpack
+from tenure.core.router import Router
+from tenure.core.snapshot import load_state, load_topic
+from tenure.core.state import State
+from tenure.core.tags import TagIndex
+from tenure.core.topic import Topic
+
+__all__ = ["MARKS_IDLE_MS", "fold"]
+
+MARKS_IDLE_MS = 7 * 24 * 3600 * 1000
+"""A client mark nobody used for this long is forgotten."""
+
+
+def fold(state: State, event: Event, location: int = 0) -> None:
+    """Apply one event. ``location`` is where its frame lies."""
+    if event.at > state.log_ms:
+        state.log_ms = event.at
+    _FOLDS[type(event)](state, event, location)
+
+
+# Time
+
+
+def _opened(state: State, event: Opened, location: int) -> None:
+    _set_offset(state, event.at, event.wall_offset_ms)
+    state.epoch = event.epoch
+    state.leases_given = 0
+    state.boot_id, state.boot_ms, state.opened_ms = event.boot_id, event.boot_ms, event.at
+
+
+def _clock_set(state: State, event: ClockSet, location: int) -> None:
+    _set_offset(state, event.at, event.wall_offset_ms)
+
+
+def _set_offset(state: State, at: int, wall_offset_ms: int) -> None:
+    waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
+    for topic in waiting:
+        state.pass_time(topic, at)
+    state.wall_offset_ms = wall_offset_ms
+    for topic in waiting:
+        assert topic.queue is not None
+        topic.queue.plan(wall_offset_ms)
+
+
+# Topics
+
+
+def _topic_put(state: State, event: TopicPut, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        state.orphans.pop(event.topic, None)
+        topic = Topic(event.topic, event.name, event.config)
+        topic.created_ms = event.at
+        topic.base = location >> 32
+        if event.config.type == "queue":
+            topic.queue = Queue()
+        state.add_topic(topic)
+        return
+    state.pass_time(topic, event.at)
+    topic.config = event.config
+
+
+def _topic_deleted(state: State, event: TopicDeleted, location: int) -> None:
+    state.orphans.pop(event.topic, None)
+    topic = state.by_id.get(event.topic)
+    if topic is not None:
+        state.remove_topic(topic)
+
+
+def _appended(state: State, event: Appended, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    size = len(event.blobs)
+    pieces = topic.pieces if topic is not None else state.orphan(event.topic).pieces
+    if not pieces or pieces[-1].segment != location >> 32:
+        pieces.append(Piece(location >> 32))
+        state.note_holder(location >> 32, event.topic)
+    piece = pieces[-1]
+    piece.firsts.append(event.first_seq)
+    piece.offsets.append(location & 0xFFFFFFFF)
+    piece.sizes.append(size)
+    piece.times.append(event.at)
+    if topic is None:
+        return
+    topic.head_seq = event.first_seq + event.count - 1
+    topic.count += event.count
+    topic.bytes += size
+    topic.last_write_ms = event.ts
+    state.live_bytes += size
+    if event.extra is not None:
+        _append_extra(state, topic, event, event.extra)
+
+
+def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtra) -> None:
+    if extra.tagged:
+        _index_tags(topic, event)
+    if topic.queue is not None:
+        _hide(state, topic, topic.queue, extra)
+        for seq, key in extra.uniques:
+            topic.queue.uniques[key] = seq
+            topic.queue.uniques_by_seq[seq] = key
+    if extra.key is not None:
+        if topic.keys is None:
+            topic.keys = KeyWindow()
+        before = len(topic.keys)
+        topic.keys.expire(event.at)
+        digest, payload, expires_ms = extra.key
+        topic.keys.put(
+            digest, now_ms=event.at, first_seq=event.first_seq, count=event.count, payload=payload, expires_ms=expires_ms
+        )
+        state.idempotency_keys += len(topic.keys) - before
+    if extra.client is not None:
+        if topic.marks is None:
+            topic.marks = ClientMarks()
+        client_id, client_seq = extra.client
+        topic.marks.expire(event.at - MARKS_IDLE_MS)
+        last_seq = event.first_seq + event.count - 1
+        topic.marks.advance(client_id, client_seq, first_seq=event.first_seq, last_seq=last_seq, at_ms=event.at)
+
+
+def _index_tags(topic: Topic, event: Appended) -> None:
+    if topic.tags is None:
+        topic.tags = TagIndex(topic.is_dead)
+    ends, blobs = ends_of(event.ends, len(event.blobs)), memoryview(event.blobs)
+    for i in range(event.count):
+        _, extras = unpack(slice_blob(ends, blobs, i), event.plain)
+        if extras.tag is not None:
+            topic.tags.add(extras.tag, event.first_seq + i)
+
+
+def _hide(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
+    for seq, due in zip(extra.delays[::2], extra.delays[1::2], strict=True):
+        queue.wait(seq, due, now=0)
+    for seq, due in zip(extra.wall_delays[::2], extra.wall_delays[1::2], strict=True):
+        queue.delayed.add(seq)
+        heappush(queue.wall_delays, due << 64 | seq)
+        state.wall_queues.add(topic.id)
+    if extra.wall_delays:
+        queue.plan(state.wall_offset_ms)
+
+
+def _deleted(state: State, event: Deleted, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is not None:
+        _remove(state, topic, event.runs, records=event.count, size=event.bytes)
+
+
+def _evicted(state: State, event: Evicted, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        return
+    _remove(state, topic, event.runs, records=event.count, size=event.bytes)
+    above = event.runs[-2] + event.runs[-1]
+    topic.evict_from = max(topic.evict_from, above)
+    if event.reason == "cap":
+        topic.cap_floor = max(topic.cap_floor, above)
+    else:
+        topic.ttl_floor = max(topic.ttl_floor, above)
+
+
+def _remove(state: State, topic: Topic, runs: list[int], *, records: int, size: int) -> None:
+    """Records are gone for good, whoever held them."""
+    for lo, n in zip(runs[::2], runs[1::2], strict=True):
+        if topic.queue is not None:
+            topic.queue.forget_range(lo, lo + n)
+        topic.bury(lo, lo + n)
+    topic.count -= records
+    topic.bytes -= size
+    state.live_bytes -= size
+
+
+# Queues
+
+
+def _claimed(state: State, event: Claimed, location: int) -> None:
+    state.leases_given = event.lease & (1 << 40) - 1
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    if event.at >= topic.queue.next_at:
+        state.pass_time(topic, event.at)
+    runs = event.runs
+    left = runs[1] if len(runs) == 2 else count(runs)
+    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
+    topic.queue.hold(lease)
+
+
+def _acked(state: State, event: Acked, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    queue = topic.queue
+    if event.at >= queue.next_at:
+        state.pass_time(topic, event.at)
+    runs, in_flight = event.runs, queue.in_flight
+    for i in range(0, len(runs), 2):
+        lo, n = runs[i], runs[i + 1]
+        for seq in range(lo, lo + n):
+            lease = in_flight.pop(seq)
+            lease.left -= 1
+            if not lease.left:
+                queue.end(lease)
+        topic.bury(lo, lo + n)
+        topic.count -= n
+    if queue.deliveries or queue.uniques_by_seq or queue.histories:
+        for seq in each(runs):
+            queue.forget_stories(seq)
+    highest = runs[-2] + runs[-1] - 1
+    if highest > queue.acked_max:
+        queue.acked_max = highest
+    topic.bytes -= event.bytes
+    state.live_bytes -= event.bytes
+
+
+def _released(state: State, event: Released, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    dues = iter(event.dues) if event.dues is not None else None
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        assert lease is not None, "only held jobs are released"
+        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
+        topic.queue.remember(seq, story)
+        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])
+
+
+def _extended(state: State, event: Extended, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    topic.queue.extend(event.runs, deadline=event.deadline)
+
+
+def _dead_lettered(state: State, event: DeadLettered, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    jobs = count(event.runs)
+    topic.queue.dead_lettered += jobs
+    if event.action in ("move", "drop"):
+        _remove(state, topic, event.runs, records=jobs, size=event.bytes)
+        return
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        if lease is not None:
+            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
+            topic.queue.remember(seq, story)
+        topic.queue.park(seq, event.reason)
+
+
+def _redriven(state: State, event: Redriven, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        return
+    state.pass_time(topic, event.at)
+    if event.dest:
+        _remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
+        return
+    assert topic.queue is not None, "only a queue parks jobs"
+    for seq in each(event.runs):
+        del topic.queue.parked[seq]
+        if event.reset_deliveries:
+            topic.queue.deliveries.pop(seq, None)
+        topic.queue.wait(seq, 0, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])
+
+
+# Routers
+
+
+def _router_put(state: State, event: RouterPut, location: int) -> None:
+    known = state.routers.get(event.name)
+    state.routers[event.name] = Router(
+        name=event.name,
+        source=event.source,
+        dest=event.dest,
+        preserve_node=event.preserve_node,
+        preserve_tag=event.preserve_tag,
+        create_dest=event.create_dest,
+        filter=event.filter,
+        allow_cycle=event.allow_cycle,
+        cursor=event.cursor,
+        forwarded=known.forwarded if known else 0,
+        missed=known.missed if known else 0,
+    )
+    state.index_routers()
+
+
+def _router_deleted(state: State, event: RouterDeleted, location: int) -> None:
+    if state.routers.pop(event.name, None) is not None:
+        state.index_routers()
+
+
+def _router_moved(state: State, event: RouterMoved, location: int) -> None:
+    router = state.routers.get(event.name)
+    if router is not None:
+        router.cursor = event.cursor
+        router.forwarded += event.forwarded
+        router.missed += event.missed
+    dest = state.by_id.get(event.dest) if event.missed else None
+    if dest is not None:  # one seq is burnt there, so that its readers meet the loss as a gap
+        dest.head_seq += 1
+        dest.trim_seq, dest.trim_missed = dest.head_seq, event.missed
+        dest.bury(dest.head_seq, dest.head_seq + 1)
+
+
+# Rewriting
+
+
+def _carried(state: State, event: Carried, location: int) -> None:
+    topic = state.by_id.get(event.topic) or state.orphan(event.topic)
+    frame = (event.lo, location, len(event.blobs), event.ats[-1])
+    replace_frames(topic.pieces, event.lo, event.hi, frame)
+    state.note_holder(location >> 32, event.topic)
+
+
+def _topic_carried(state: State, event: TopicCarried, location: int) -> None:
+    """Where the topic is known this only moves its base; in a replay it may be the first that is heard of it."""
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        topic = load_topic(event.snapshot)
+        orphan = state.orphans.pop(event.topic, None)
+        if orphan is not None:
+            topic.pieces = orphan.pieces
+            topic.forget_pieces()
+        state.add_topic(topic)
+    topic.base = location >> 32
+    state.note_holder(topic.base, topic.id)
+
+
+def _state_carried(state: State, event: StateCarried, location: int) -> None:
+    load_state(state, event.snapshot)
+
+
+_FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
+    Opened: _opened,
+    ClockSet: _clock_set,
+    TopicPut: _topic_put,
+    TopicDeleted: _topic_deleted,
+    Appended: _appended,
+    Deleted: _deleted,
+    Evicted: _evicted,
+    Claimed: _claimed,
+    Acked: _acked,
+    Released: _released,
+    Extended: _extended,
+    DeadLettered: _dead_lettered,
+    Redriven: _redriven,
+    RouterPut: _router_put,
+    RouterDeleted: _router_deleted,
+    RouterMoved: _router_moved,
+    Carried: _carried,
+    TopicCarried: _topic_carried,
+    StateCarried: _state_carried,
+}

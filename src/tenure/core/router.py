@@ -1,0 +1,60 @@
+"""A router copies what is appended to one topic into another, from a cursor that the log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tenure.core.matching import Match, parse_match
+
+__all__ = ["Router", "find_cycle"]
+
+
+class Router(msgspec.Struct, kw_only=True):
+    """The folded state of one router. ``cursor`` is the last source seq passed on, ``missed`` what the source lost first."""
+
+    name: str
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: list[str] | None = None
+    allow_cycle: bool = False
+    cursor: int = 0
+    forwarded: int = 0
+    missed: int = 0
+
+    @property
+    def match(self) -> Match | None:
+        """What the filter lets through, or None for everything."""
+        return None if self.filter is None else parse_match(self.filter)
+
+
+def find_cycle(routers: Iterable[Router], *, source: str, dest: str) -> list[str] | None:
+    """The topics a record would go round through if ``source → dest`` were added, or None."""
+    onward: dict[str, list[str]] = {}
+    for router in routers:
+        onward.setdefault(router.source, []).append(router.dest)
+    trail: dict[str, str] = {dest: source}
+    frontier = [dest]
+    while frontier:
+        topic = frontier.pop()
+        if topic == source:
+            return _walk_back(trail, source, dest)
+        for follower in onward.get(topic, ()):
+            if follower not in trail:
+                trail[follower] = topic
+                frontier.append(follower)
+    return None
+
+
+def _walk_back(trail: dict[str, str], source: str, dest: str) -> list[str]:
+    path, topic = [source], trail[source]
+    while topic != source:
+        path.append(topic)
+        if topic == dest:
+            break
+        topic = trail[topic]
+    return [source, *reversed(path[1:]), source] if len(path) > 1 else [source, dest, source]

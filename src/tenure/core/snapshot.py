@@ -1,0 +1,307 @@
+"""State written out and read back: what a rewritten base and a checkpoint are made of.
+
+The form is canonical: two states that behave alike write the same bytes, whatever road led to them. So a test that
+replays a log in another way compares two byte strings and needs no second notion of equality.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from heapq import heapify
+
+import msgspec
+from pyroaring import BitMap64
+
+from tenure.core.config import TopicConfig, shared
+from tenure.core.idempotency import KeyWindow
+from tenure.core.marks import ClientMarks
+from tenure.core.piece import Piece
+from tenure.core.queue import Delivery, Lease, Queue
+from tenure.core.ranges import count, each, to_runs
+from tenure.core.router import Router
+from tenure.core.state import State
+from tenure.core.tags import TagIndex
+from tenure.core.topic import Topic
+
+__all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "load_state", "load_topic"]
+
+_LOW = (1 << 64) - 1
+
+
+class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A queue written out. Pairs of numbers travel as two packed u64 columns."""
+
+    cursor: int
+    acked_max: int
+    dead_lettered: int
+    expired: int
+    leases: list[tuple[int, str, int, int, list[int], str | None]]
+    reclaim: bytes
+    delays: tuple[bytes, bytes]
+    wall_delays: tuple[bytes, bytes]
+    deliveries: tuple[bytes, bytes]
+    parked: list[tuple[int, str]]
+    histories: list[tuple[int, list[Delivery]]]
+    uniques: list[tuple[int, str]]
+
+
+class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A topic written out, but for its payloads and where they lie."""
+
+    id: int
+    name: str
+    config: TopicConfig
+    created_ms: int
+    head_seq: int
+    floor: int
+    count: int
+    bytes: int
+    cap_floor: int
+    ttl_floor: int
+    trim_seq: int
+    trim_missed: int
+    last_write_ms: int
+    dead: bytes
+    queue: QueueSnapshot | None
+    keys: bytes | None
+    marks: bytes | None
+    tags: bytes | None
+
+
+class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The broker-wide facts written out."""
+
+    epoch: int
+    log_ms: int
+    boot_id: str
+    boot_ms: int
+    opened_ms: int
+    wall_offset_ms: int
+    next_topic_id: int
+    leases_given: int
+    routers: list[Router]
+
+
+class PieceSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """Where frames lie, column by column."""
+
+    segment: int
+    firsts: bytes
+    offsets: bytes
+    sizes: bytes
+    times: bytes
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The whole state, payloads aside."""
+
+    state: StateSnapshot
+    topics: list[tuple[TopicSnapshot, int, list[PieceSnapshot]]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_topic = msgspec.msgpack.Decoder(TopicSnapshot).decode
+_decode_state = msgspec.msgpack.Decoder(StateSnapshot).decode
+_decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
+
+
+def dump_topic(topic: Topic) -> bytes:
+    """Everything that is folded of a topic except where its frames lie."""
+    return _encode(_topic_snapshot(topic))
+
+
+def load_topic(data: bytes | msgspec.Raw) -> Topic:
+    """The topic that ``dump_topic`` wrote."""
+    return _topic_from(_decode_topic(data))
+
+
+def dump_state(state: State) -> bytes:
+    """The broker-wide facts."""
+    return _encode(_state_snapshot(state))
+
+
+def load_state(state: State, data: bytes | msgspec.Raw) -> None:
+    """Put the broker-wide facts of ``dump_state`` in the place of those of ``state``."""
+    _restore_state(state, _decode_state(data))
+
+
+def dump_checkpoint(state: State) -> bytes:
+    """The whole state, topics by id."""
+    topics = [
+        (_topic_snapshot(topic), topic.base, [_piece_snapshot(piece) for piece in topic.pieces])
+        for _, topic in sorted(state.by_id.items())
+    ]
+    return _encode(Checkpoint(_state_snapshot(state), topics))
+
+
+def load_checkpoint(data: bytes) -> State:
+    """The state that ``dump_checkpoint`` wrote."""
+    checkpoint = _decode_checkpoint(data)
+    state = State()
+    for snapshot, base, pieces in checkpoint.topics:
+        topic = _topic_from(snapshot)
+        topic.base = base
+        topic.pieces = [_piece_from(piece) for piece in pieces]
+        state.add_topic(topic)
+        for piece in topic.pieces:
+            state.note_holder(piece.segment, topic.id)
+    _restore_state(state, checkpoint.state)
+    return state
+
+
+def _state_snapshot(state: State) -> StateSnapshot:
+    return StateSnapshot(
+        state.epoch,
+        state.log_ms,
+        state.boot_id,
+        state.boot_ms,
+        state.opened_ms,
+        state.wall_offset_ms,
+        state.next_topic_id,
+        state.leases_given,
+        [state.routers[name] for name in sorted(state.routers)],
+    )
+
+
+def _restore_state(state: State, snapshot: StateSnapshot) -> None:
+    state.epoch = snapshot.epoch
+    state.log_ms = max(state.log_ms, snapshot.log_ms)
+    state.boot_id, state.boot_ms, state.opened_ms = snapshot.boot_id, snapshot.boot_ms, snapshot.opened_ms
+    state.wall_offset_ms = snapshot.wall_offset_ms
+    state.next_topic_id = max(state.next_topic_id, snapshot.next_topic_id)
+    state.leases_given = snapshot.leases_given
+    state.routers = {router.name: router for router in snapshot.routers}
+    state.index_routers()
+    for topic_id in state.wall_queues:
+        queue = state.by_id[topic_id].queue
+        assert queue is not None
+        queue.plan(state.wall_offset_ms)
+
+
+def _topic_snapshot(topic: Topic) -> TopicSnapshot:
+    return TopicSnapshot(
+        topic.id,
+        topic.name,
+        topic.config,
+        topic.created_ms,
+        topic.head_seq,
+        topic.floor,
+        topic.count,
+        topic.bytes,
+        topic.cap_floor,
+        topic.ttl_floor,
+        topic.trim_seq,
+        topic.trim_missed,
+        topic.last_write_ms,
+        topic.dead.serialize() if topic.dead else b"",
+        _queue_snapshot(topic.queue) if topic.queue is not None else None,
+        topic.keys.dump() if topic.keys else None,
+        topic.marks.dump() if topic.marks else None,
+        topic.tags.dump() if topic.tags else None,
+    )
+
+
+def _topic_from(snapshot: TopicSnapshot) -> Topic:
+    topic = Topic(snapshot.id, snapshot.name, shared(snapshot.config))
+    topic.created_ms = snapshot.created_ms
+    topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
+    topic.count, topic.bytes = snapshot.count, snapshot.bytes
+    topic.cap_floor, topic.ttl_floor = snapshot.cap_floor, snapshot.ttl_floor
+    topic.trim_seq, topic.trim_missed = snapshot.trim_seq, snapshot.trim_missed
+    topic.evict_from = snapshot.floor
+    topic.last_write_ms = snapshot.last_write_ms
+    topic.dead = BitMap64.deserialize(snapshot.dead) if snapshot.dead else None
+    topic.queue = _queue_from(snapshot.queue) if snapshot.queue is not None else None
+    topic.keys = KeyWindow.load(snapshot.keys) if snapshot.keys is not None else None
+    topic.marks = ClientMarks.load(snapshot.marks) if snapshot.marks is not None else None
+    topic.tags = TagIndex.load(snapshot.tags, topic.is_dead) if snapshot.tags is not None else None
+    return topic
+
+
+def _queue_snapshot(queue: Queue) -> QueueSnapshot:
+    leases = []
+    for number in sorted(queue.leases):
+        part: Lease | None = queue.leases[number]
+        while part is not None:
+            runs = to_runs(seq for seq in each(part.runs) if queue.in_flight.get(seq) is part)
+            leases.append((number, part.node, part.since, part.deadline, runs, part.claim_id))
+            part = part.sibling
+    return QueueSnapshot(
+        queue.cursor,
+        queue.acked_max,
+        queue.dead_lettered,
+        queue.expired,
+        leases,
+        queue.reclaim.serialize() if queue.reclaim else b"",
+        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.delays) if entry & _LOW in queue.delayed),
+        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.wall_delays) if entry & _LOW in queue.delayed),
+        _columns(sorted(queue.deliveries.items())),
+        sorted(queue.parked.items()),
+        list(queue.histories.items()),
+        sorted(queue.uniques_by_seq.items()),
+    )
+
+
+def _queue_from(snapshot: QueueSnapshot) -> Queue:
+    queue = Queue()
+    queue.acked_max = snapshot.acked_max
+    queue.dead_lettered, queue.expired = snapshot.dead_lettered, snapshot.expired
+    for number, node, since, deadline, runs, claim_id in snapshot.leases:
+        _restore_lease(queue, Lease(number, node, since, deadline, count(runs), runs, claim_id))
+    queue.cursor = snapshot.cursor
+    queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
+    for name in ("delays", "wall_delays"):
+        entries = [due << 64 | seq for due, seq in _pairs(getattr(snapshot, name))]
+        heapify(entries)
+        setattr(queue, name, entries)
+        queue.delayed.update(entry & _LOW for entry in entries)
+    queue.deliveries = dict(_pairs(snapshot.deliveries))
+    queue.parked = dict(snapshot.parked)
+    queue.histories = dict(snapshot.histories)
+    queue.uniques_by_seq = dict(snapshot.uniques)
+    queue.uniques = {key: seq for seq, key in snapshot.uniques}
+    queue.plan(0)  # wall delays are planned again once the offset is known
+    return queue
+
+
+def _restore_lease(queue: Queue, lease: Lease) -> None:
+    first = queue.leases.get(lease.number)
+    queue.cursor = 1  # so that holding does not look for the jobs in the reclaim set
+    queue.hold(lease)
+    if first is not None:
+        last = first
+        while last.sibling is not None:
+            last = last.sibling
+        last.sibling = lease
+        queue.leases[lease.number] = first
+
+
+def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[bytes, bytes]:
+    left, right = array("Q"), array("Q")
+    for a, b in pairs:
+        left.append(a)
+        right.append(b)
+    return left.tobytes(), right.tobytes()
+
+
+def _pairs(columns: tuple[bytes, bytes]) -> Iterable[tuple[int, int]]:
+    left, right = array("Q"), array("Q")
+    left.frombytes(columns[0])
+    right.frombytes(columns[1])
+    return zip(left, right, strict=True)
+
+
+def _piece_snapshot(piece: Piece) -> PieceSnapshot:
+    return PieceSnapshot(
+        piece.segment, piece.firsts.tobytes(), piece.offsets.tobytes(), piece.sizes.tobytes(), piece.times.tobytes()
+    )
+
+
+def _piece_from(snapshot: PieceSnapshot) -> Piece:
+    piece = Piece(snapshot.segment)
+    piece.firsts.frombytes(snapshot.firsts)
+    piece.offsets.frombytes(snapshot.offsets)
+    piece.sizes.frombytes(snapshot.sizes)
+    piece.times.frombytes(snapshot.times)
+    return piece

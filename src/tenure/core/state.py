@@ -1,0 +1,136 @@
+"""Everything the log says, folded: topics, routers, the clock, and the numbers that must never repeat."""
+
+from __future__ import annotations
+
+from tenure.core.config import TopicConfig
+from tenure.core.queue import NEVER, Ended, Queue
+from tenure.core.router import Router
+from tenure.core.topic import Topic
+from tenure.errors import Conflict, NotFound
+
+__all__ = ["State"]
+
+DEFAULT = TopicConfig()
+_COUNTER_BITS = 40
+
+
+class State:
+    """One plain mutable object that only ``fold`` changes.
+
+    ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders`` says which
+    topics have frames or their base in a segment. ``ended`` collects leases that ran out, where somebody listens.
+    """
+
+    __slots__ = (
+        "boot_id",
+        "boot_ms",
+        "by_id",
+        "ended",
+        "epoch",
+        "holders",
+        "idempotency_keys",
+        "leases_given",
+        "live_bytes",
+        "log_ms",
+        "next_topic_id",
+        "opened_ms",
+        "orphans",
+        "routers",
+        "routers_from",
+        "topics",
+        "wall_offset_ms",
+        "wall_queues",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.boot_id = ""
+        self.boot_ms = 0
+        self.opened_ms = 0
+        self.log_ms = 0
+        self.wall_offset_ms = 0
+        self.next_topic_id = 1
+        self.leases_given = 0
+        self.live_bytes = 0
+        self.idempotency_keys = 0
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[int, Topic] = {}
+        self.orphans: dict[int, Topic] = {}
+        self.holders: dict[int, set[int]] = {}
+        self.routers: dict[str, Router] = {}
+        self.routers_from: dict[str, list[Router]] = {}
+        self.wall_queues: set[int] = set()
+        self.ended: list[tuple[Topic, Ended]] | None = None
+
+    @property
+    def next_lease(self) -> int:
+        """The number for the next lease. The epoch is durable before any claim, so a lost event cannot make one repeat."""
+        return self.epoch << _COUNTER_BITS | self.leases_given + 1
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name; NotFound otherwise."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise NotFound(f"no topic {name!r}: create it or append to it first", code="topic_not_found", topic=name)
+        return topic
+
+    def queue(self, name: str) -> tuple[Topic, Queue]:
+        """The topic of that name and its queue; Conflict where it is a plain log."""
+        topic = self.topic(name)
+        if topic.queue is None:
+            raise Conflict(
+                f"{name!r} is a log, not a queue: claims need a topic of type queue", code="not_a_queue", topic=name
+            )
+        return topic, topic.queue
+
+    def add_topic(self, topic: Topic) -> None:
+        """Take in a topic that is new here."""
+        self.topics[topic.name] = topic
+        self.by_id[topic.id] = topic
+        self.next_topic_id = max(self.next_topic_id, topic.id + 1)
+        self.note_holder(topic.base, topic.id)
+        self.live_bytes += topic.bytes
+        self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
+        if topic.queue is not None and topic.queue.wall_delays:
+            self.wall_queues.add(topic.id)
+
+    def remove_topic(self, topic: Topic) -> None:
+        """Forget a topic and what it weighed."""
+        del self.topics[topic.name]
+        del self.by_id[topic.id]
+        self.wall_queues.discard(topic.id)
+        self.live_bytes -= topic.bytes
+        self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
+        for segment in {topic.base, *(piece.segment for piece in topic.pieces)}:
+            self.holders.get(segment, set()).discard(topic.id)
+
+    def orphan(self, topic_id: int) -> Topic:
+        """A stand-in for a topic whose base lies further on in the log."""
+        if topic_id not in self.orphans:
+            self.orphans[topic_id] = Topic(topic_id, "", DEFAULT)
+        return self.orphans[topic_id]
+
+    def note_holder(self, segment: int, topic_id: int) -> None:
+        """A topic has something in a segment that would be missed."""
+        self.holders.setdefault(segment, set()).add(topic_id)
+
+    def pass_time(self, topic: Topic, now: int) -> None:
+        """Let log time reach ``now`` on one topic: leases and delays whose time has come end."""
+        queue = topic.queue
+        if queue is None or now < queue.next_at:
+            return
+        ended: list[Ended] | None = None if self.ended is None else []
+        backoff = topic.config.retry_backoff
+        lowest = queue.pass_time(now, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        if lowest is not NEVER:
+            topic.evict_from = min(topic.evict_from, lowest)
+        if ended:
+            assert self.ended is not None
+            self.ended += [(topic, lease) for lease in ended]
+
+    def index_routers(self) -> None:
+        """Rebuild the list of routers by source."""
+        self.routers_from = {}
+        for name in sorted(self.routers):
+            router = self.routers[name]
+            self.routers_from.setdefault(router.source, []).append(router)

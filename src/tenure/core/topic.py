@@ -1,0 +1,161 @@
+"""A topic: a log of records by seq, with floors, caps and windows. A queue is a topic with leases on top.
+
+Seqs count from 1 without gaps. Everything below ``floor`` is dead; above it, ``dead`` says which are. The state is shaped for
+speed (arrays, bitmaps, plain ints) and only ``fold`` changes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap64
+
+from tenure.core.piece import Piece
+from tenure.core.ranges import first_absent
+
+if TYPE_CHECKING:
+    from tenure.core.config import TopicConfig
+    from tenure.core.idempotency import KeyWindow
+    from tenure.core.marks import ClientMarks
+    from tenure.core.queue import Queue
+    from tenure.core.tags import TagIndex
+
+__all__ = ["Topic"]
+
+
+class Topic:
+    """The folded state of one topic. What most topics never need is None until it is used, so an empty one is small.
+
+    ``evict_from`` is a hint: no unleased record below it is left for eviction to look at. ``cap_floor`` and ``ttl_floor`` are
+    one above the highest seq lost to each. ``trim_seq`` is the seq burnt to mark records that a router's source lost.
+    Not folded: ``durable_seq`` (the last synced seq), ``last_read_ms`` (wall).
+    """
+
+    __slots__ = (
+        "base",
+        "bytes",
+        "cap_floor",
+        "config",
+        "count",
+        "created_ms",
+        "dead",
+        "durable_seq",
+        "evict_from",
+        "floor",
+        "head_seq",
+        "id",
+        "keys",
+        "last_read_ms",
+        "last_write_ms",
+        "marks",
+        "name",
+        "pieces",
+        "queue",
+        "tags",
+        "trim_missed",
+        "trim_seq",
+        "ttl_floor",
+    )
+
+    def __init__(self, topic_id: int, name: str, config: TopicConfig) -> None:
+        self.id = topic_id
+        self.name = name
+        self.config = config
+        self.base = 0
+        self.created_ms = 0
+        self.head_seq = 0
+        self.floor = 1
+        self.count = 0
+        self.bytes = 0
+        self.cap_floor = 0
+        self.ttl_floor = 0
+        self.trim_seq = 0
+        self.trim_missed = 0
+        self.evict_from = 1
+        self.last_write_ms = 0
+        self.dead: BitMap64 | None = None
+        self.pieces: list[Piece] = []
+        self.queue: Queue | None = None
+        self.keys: KeyWindow | None = None
+        self.marks: ClientMarks | None = None
+        self.tags: TagIndex | None = None
+        self.durable_seq = 0
+        self.last_read_ms = 0
+
+    @property
+    def visible_seq(self) -> int:
+        """The last seq that anybody may act on: the last synced one where the class is fsync."""
+        return self.durable_seq if self.config.durability == "fsync" else self.head_seq
+
+    @property
+    def evict_floor(self) -> int:
+        """One above the highest seq lost to a cap or a TTL; 0 when nothing ever was."""
+        return max(self.cap_floor, self.ttl_floor)
+
+    def is_dead(self, seq: int) -> bool:
+        """Whether a seq is gone, however it went. Seqs not yet given out are dead too."""
+        return seq < self.floor or seq > self.head_seq or (self.dead is not None and seq in self.dead)
+
+    def dead_between(self, lo: int, hi: int) -> int:
+        """How many seqs of ``[lo, hi)``, all at or above the floor, are gone."""
+        return self.dead.range_cardinality(lo, hi) if self.dead else 0
+
+    def live_runs(self, lo: int, hi: int) -> list[int]:
+        """The live seqs of ``[lo, hi)`` as runs."""
+        lo, hi = max(lo, self.floor), min(hi, self.head_seq + 1)
+        if lo >= hi:
+            return []
+        if not self.dead_between(lo, hi):
+            return [lo, hi - lo]
+        assert self.dead is not None
+        runs: list[int] = []
+        while lo < hi:
+            lo = first_absent(self.dead, lo)
+            if lo >= hi:
+                break
+            end = self._next_dead(lo, hi)
+            runs += (lo, end - lo)
+            lo = end
+        return runs
+
+    def _next_dead(self, seq: int, hi: int) -> int:
+        assert self.dead is not None
+        return min(next(self.dead.iter_equal_or_larger(seq), hi), hi)
+
+    def bury(self, lo: int, hi: int) -> None:
+        """Mark ``[lo, hi)`` dead and keep ``floor`` on the first live seq (or one above the head)."""
+        if lo <= self.floor:
+            if hi <= self.floor:
+                return
+            self.floor = hi
+            if self.dead:
+                self._sink()
+        else:
+            if self.dead is None:
+                self.dead = BitMap64()
+            if hi - lo == 1:
+                self.dead.add(lo)
+            else:
+                self.dead.add_range(lo, hi)
+        if self.floor > self.head_seq:
+            self._emptied()
+
+    def _sink(self) -> None:
+        """Move the floor over what is dead right above it, and forget what lies below."""
+        assert self.dead is not None
+        if self.floor in self.dead:
+            self.floor = first_absent(self.dead, self.floor)
+        if self.dead.min() < self.floor:
+            self.dead.remove_range(0, self.floor)
+        if not self.dead:
+            self.dead = None
+
+    def _emptied(self) -> None:
+        self.dead = None
+        if len(self.pieces) > 1 or (self.pieces and len(self.pieces[0].firsts) > 256):
+            self.pieces = []
+
+    def forget_pieces(self) -> None:
+        """Let go of pieces whose every seq is dead."""
+        while len(self.pieces) > 1 and self.pieces[1].firsts[0] <= self.floor:
+            del self.pieces[0]

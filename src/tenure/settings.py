@@ -1,0 +1,80 @@
+"""Every limit and interval of the engine, in one place, each with its unit in its name."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Settings"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator may set. A 0 turns a limit off where that is said.
+
+    Memory per thing kept, to size the limits by: 24 bytes per append call still in the log, about 75 per job in flight plus
+    220 per lease, 60 per delayed job, 60 per idempotency key, 200 per client mark, 60 plus its length per tagged record,
+    250 per unique key, 300 per failed delivery whose story is kept.
+    """
+
+    segment_bytes: int = 64 * MIB
+    """Size of a segment file; a larger append gets a segment of its own."""
+    sync_interval_ms: int = 50
+    """Writes that nobody waits for are synced within this time."""
+    checkpoint_bytes: int = 256 * MIB
+    """A checkpoint is written after this much log, or eight times the last checkpoint's size if that is more."""
+    frame_cache_bytes: int = 8 * MIB
+    """Decoded frames kept for the next read of a neighbour."""
+    spare_segments: int = 2
+    """The log is trimmed once it is larger than twice its live bytes plus this many segments."""
+    trim_step_bytes: int = 1 * MIB
+    """How much a trimming step rewrites before other work gets its turn."""
+
+    records_max: int = 10_000
+    """Records in one append."""
+    record_bytes_max: int = 1 * MIB
+    """``data`` and ``meta`` of one record."""
+    append_bytes_max: int = 64 * MIB
+    """All records of one append."""
+    meta_bytes_max: int = 16 * KIB
+    meta_keys_max: int = 64
+    tag_bytes_max: int = 256
+    key_bytes_max: int = 256
+    """Idempotency keys, unique keys, claim ids, client ids."""
+    reason_bytes_max: int = 1 * KIB
+    """Why a job was nacked."""
+    claim_max: int = 1_000
+    """Jobs in one claim; also seqs in one ack, nack or extend."""
+    wait_ms_max: int = 30_000
+    """How long a claim or a read may wait for something to come."""
+    delay_ms_max: int = 86_400_000
+    """How long a nack may hold a job back."""
+    diff_records_max: int = 1_000
+    diff_bytes_max: int = 1 * MIB
+    """One read's answer, by records and by bytes (at least one record comes)."""
+    page_max: int = 1_000
+    """Entries in one page of any listing."""
+
+    topics_max: int = 100_000
+    """0: no limit."""
+    routers_max: int = 10_000
+    """0: no limit."""
+    total_bytes_max: int = 0
+    """Live bytes over all topics; 0: no limit."""
+    idempotency_keys_max: int = 1_000_000
+    """Keys kept over all topics."""
+    client_marks_max: int = 100_000
+    """Client marks kept per topic."""
+    unique_keys_max: int = 1_000_000
+    """Unique keys alive per queue."""
+    waiters_max: int = 10_000
+    """Claims, reads and streams that wait on one broker."""
+    subscriber_events_max: int = 10_000
+    """Lifecycle events kept for a subscriber that does not read; then it is cut off."""
+    pending_bytes_max: int = 256 * MIB
+    """Bytes written but not synced before writers are turned away."""
+    router_hops_max: int = 16
+    """Routers a copy may pass where cycles are allowed."""
+    router_step_records: int = 1_000
+    """Records one forwarding step copies before other work gets its turn."""
