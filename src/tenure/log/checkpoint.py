@@ -1,0 +1,120 @@
+"""Checkpoints: the folded state beside the log, so that a restart need not replay everything.
+
+Only ever a cache. A checkpoint that is damaged, empty, of another format or of another history is passed over, never
+believed and never a reason to delete anything (fault 9).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from struct import Struct
+
+from crc32c import crc32c
+
+from tenure.errors import Corrupt, Overloaded
+from tenure.log.disk import Disk, write_whole
+from tenure.log.home import Position
+
+__all__ = ["exists", "load", "save"]
+
+CHECKPOINTS = "checkpoints"
+FORMAT = 1
+_MAGIC = b"TENURCKP"
+_SPARE = f"{CHECKPOINTS}/new.tmp"
+_KEPT_COUNT = 2
+_FRONT = Struct("<8sII")
+_BODY = Struct("<QQQQQQQ")
+_NAME = re.compile(r"(\d{20})\.checkpoint")
+
+
+def save(disk: Disk, position: Position, payload: bytes) -> None:
+    """Keep the state at a position, durably, and forget all but the two newest.
+
+    It is read back before it replaces anything. Raises Overloaded where it could not be written and Corrupt where it
+    did not read back; the checkpoints before it are still there then.
+    """
+    body = _BODY.pack(*position, len(payload))
+    data = b"".join((_FRONT.pack(_MAGIC, FORMAT, crc32c(payload, crc32c(body))), body, payload))
+    try:
+        _store(disk, data)
+        disk.rename(_SPARE, _name(position.batch))
+        disk.sync_dir(CHECKPOINTS)
+        _forget_others(disk, position.batch)
+    except OSError as error:
+        code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "checkpoint_failed"
+        raise Overloaded(f"the checkpoint could not be written: {error.strerror}", code=code) from error
+
+
+def load(disk: Disk, *, skipped: list[str] | None = None) -> Iterator[tuple[Position, bytes]]:
+    """Give every checkpoint that is whole, newest first; what is passed over, and why, goes to ``skipped``."""
+    for batch in reversed(_batches(disk)):
+        try:
+            yield _decode(_read(disk, _name(batch)))
+        except (OSError, ValueError) as error:
+            if skipped is not None:
+                skipped.append(f"{_name(batch)}: {error}")
+
+
+def exists(disk: Disk) -> bool:
+    """Tell whether any checkpoint was ever completed here, whole or not."""
+    return bool(_batches(disk))
+
+
+def _store(disk: Disk, data: bytes) -> None:
+    disk.mkdir(CHECKPOINTS)
+    disk.sync_dir("")
+    file = disk.create(_SPARE)
+    try:
+        write_whole(disk, file, data, offset=0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    if _read(disk, _SPARE) != data:
+        raise Corrupt("the checkpoint does not read back as it was written", file=_SPARE)
+
+
+def _forget_others(disk: Disk, batch: int) -> None:
+    """Keep this one and the newest before it; later ones tell of a history that was lost."""
+    batches = _batches(disk)
+    earlier = [each for each in batches if each < batch]
+    doomed = earlier[: max(0, len(earlier) - _KEPT_COUNT + 1)] + [each for each in batches if each > batch]
+    for each in doomed:
+        disk.unlink(_name(each))
+    if doomed:
+        disk.sync_dir(CHECKPOINTS)
+
+
+def _batches(disk: Disk) -> list[int]:
+    return sorted(int(match[1]) for name in disk.listdir(CHECKPOINTS) if (match := _NAME.fullmatch(name)))
+
+
+def _name(batch: int) -> str:
+    return f"{CHECKPOINTS}/{batch:020d}.checkpoint"
+
+
+def _read(disk: Disk, name: str) -> bytes:
+    file = disk.open(name)
+    try:
+        return disk.pread(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+
+
+def _decode(data: bytes) -> tuple[Position, bytes]:
+    """Decode a checkpoint; raises ValueError saying what is wrong with it."""
+    start = _FRONT.size + _BODY.size
+    if len(data) < start:
+        raise ValueError("not even a whole head")
+    magic, version, crc = _FRONT.unpack_from(data)
+    if magic != _MAGIC:
+        raise ValueError("not a checkpoint")
+    if version > FORMAT:
+        raise ValueError(f"format {version} is newer than this program")
+    *position, size = _BODY.unpack_from(data, _FRONT.size)
+    if size != len(data) - start:
+        raise ValueError("cut short or padded")
+    if crc32c(memoryview(data)[_FRONT.size :]) != crc:
+        raise ValueError("fails its checksum")
+    return Position(*position), data[start:]

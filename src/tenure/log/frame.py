@@ -1,0 +1,144 @@
+"""How one frame lies on disk, and how frames are found again behind damage.
+
+    length u32 · crc32c u32 · epoch u32 · batch u64 · synced_batch u64 · kind u8 · flags u8 · pad u16 · topic u32 · body
+
+``length`` counts the whole frame. The checksum covers everything behind itself and is seeded with the length xor the
+salt of the segment: so it covers the length in the same pass, and a record whose payload happens to be a piece of a log
+is never taken for a frame, since no producer knows the salt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tenure.log.home import Entry
+
+__all__ = [
+    "HEADER_BYTES",
+    "KIND_DROPPED",
+    "KIND_EPOCH",
+    "KIND_FIRST",
+    "KIND_SEAL",
+    "LAST",
+    "FoundFrame",
+    "checksum",
+    "encode_batch",
+    "find_frames",
+    "nonzero_end",
+    "unpack_header",
+]
+
+#: Kinds below 16 are the log's own; the rest belong to the broker and are opaque here.
+KIND_SEAL = 1
+KIND_DROPPED = 2
+KIND_EPOCH = 3
+KIND_FIRST = 16
+
+#: Flag of the last frame of its batch.
+LAST = 1
+
+_HEADER = Struct("<IIIQQBBHI")
+_FRONT = Struct("<II")
+_REST = Struct("<IQQBBHI")
+HEADER_BYTES = _HEADER.size
+_BATCH_AT = 12
+_BATCH_TOP_AT = _BATCH_AT + 5
+
+#: How much is read at a time when a whole file is gone through.
+CHUNK_BYTES = 1 << 22
+
+unpack_header = _HEADER.unpack_from
+
+#: Reads ``count`` bytes at ``offset``.
+Read = Callable[[int, int], bytes]
+
+
+class FoundFrame(NamedTuple):
+    """A whole frame met while searching: where it lies and what its header says."""
+
+    offset: int
+    length: int
+    epoch: int
+    batch: int
+    synced_batch: int
+    kind: int
+    topic: int
+
+
+def encode_batch(
+    entries: Sequence[Entry], salt: int, *, epoch: int, batch: int, synced_batch: int
+) -> tuple[bytes, int]:
+    """Give the bytes of one batch and the checksum of its last frame; the flag closes the batch."""
+    parts: list[bytes] = []
+    add = parts.append
+    rest_of, front_of, crc_of = _REST.pack, _FRONT.pack, crc32c
+    left = len(entries)
+    crc = 0
+    for kind, topic, body in entries:
+        left -= 1
+        length = HEADER_BYTES + len(body)
+        rest = rest_of(epoch, batch, synced_batch, kind, 0 if left else LAST, 0, topic)
+        crc = crc_of(body, crc_of(rest, length ^ salt))
+        add(front_of(length, crc))
+        add(rest)
+        add(body)
+    return b"".join(parts), crc
+
+
+def checksum(frame: bytes | memoryview, salt: int) -> int:
+    """Compute what the checksum of a whole frame ought to be."""
+    return crc32c(memoryview(frame)[8:], len(frame) ^ salt)
+
+
+def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> Iterator[FoundFrame]:
+    """Give every whole frame of a batch not before ``batch`` that begins in ``start..end``, at any byte.
+
+    Behind a bad frame nothing tells where the next one begins, so every byte is tried: a pattern over the header's
+    known bytes first, then what the numbers may be, and the checksum last. Frames inside frames cannot pass (see
+    above).
+    """
+    pattern = _pattern(batch)
+    batch_max = batch + (end - start) // HEADER_BYTES + 1
+    offset = start
+    while end - offset >= HEADER_BYTES:
+        chunk = read(min(CHUNK_BYTES, end - offset), offset)
+        used = len(chunk.rstrip(b"\0"))
+        for match in pattern.finditer(chunk, 0, min(len(chunk), used + HEADER_BYTES)):
+            at = match.start() - _BATCH_TOP_AT
+            if at < 0 or at + HEADER_BYTES > len(chunk):
+                continue
+            length, crc, epoch, found, synced, kind, _, _, topic = unpack_header(chunk, at)
+            if not (HEADER_BYTES <= length <= end - offset - at and synced < found and batch <= found <= batch_max):
+                continue
+            frame = chunk[at : at + length] if at + length <= len(chunk) else read(length, offset + at)
+            if len(frame) == length and checksum(frame, salt) == crc:
+                yield FoundFrame(offset + at, length, epoch, found, synced, kind, topic)
+        if len(chunk) < HEADER_BYTES or offset + len(chunk) >= end:
+            return
+        offset += len(chunk) - HEADER_BYTES + 1
+
+
+def nonzero_end(read: Read, start: int, *, end: int) -> int:
+    """Give the offset behind the last byte in ``start..end`` that is not zero, or ``start``."""
+    found = start
+    zeros = bytes(CHUNK_BYTES)
+    while start < end:
+        chunk = read(min(CHUNK_BYTES, end - start), start)
+        if not chunk:
+            break
+        if chunk != zeros and (used := len(chunk.rstrip(b"\0"))):
+            found = start + used
+        start += len(chunk)
+    return found
+
+
+def _pattern(batch: int) -> re.Pattern[bytes]:
+    """Match at the top three bytes of a batch number near ``batch``, with flags and padding as they must be."""
+    top = (batch >> 40).to_bytes(3, "little")
+    first, others = re.escape(top[:1]), re.escape(top[1:])
+    return re.compile(rb"(?s)(?<!\0\0\0\0\0)" + first + rb"(?=" + others + rb".{8}.[\0\x01]\0\0)")

@@ -1,0 +1,163 @@
+"""A log in memory, for tests and for queues that need not outlive their process.
+
+It keeps the same promises as the log on a disk but durability: a sync succeeds at once. It numbers segments and batches
+alike, so that code written for one runs on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tenure.errors import Closed, Invalid, NotFound, TenureError
+from tenure.log.frame import HEADER_BYTES
+from tenure.log.home import Entry, Frame, Position, SegmentInfo, Sync, UnknownPosition
+from tenure.log.segment import HEAD_BYTES
+
+__all__ = ["MemoryLog"]
+
+
+class _Segment:
+    __slots__ = ("end", "entries", "first_batch", "number")
+
+    def __init__(self, number: int, first_batch: int) -> None:
+        self.number = number
+        self.first_batch = first_batch
+        self.end = HEAD_BYTES
+        #: offset → (batch, entry), ascending.
+        self.entries: dict[int, tuple[int, Entry]] = {}
+
+
+class _MemorySync:
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def run(self) -> None:
+        """There is nothing to wait for."""
+
+
+class MemoryLog:
+    """A :class:`~tenure.log.home.Log` without files."""
+
+    def __init__(self, *, segment_bytes: int = 64 << 20) -> None:
+        self.epoch = 1
+        self.pending_batch = 1
+        self.written_batch = self.synced_batch = 0
+        self.failed: TenureError | None = None
+        self._segment_bytes = segment_bytes
+        self._segments = [_Segment(1, 1)]
+        self._written_end = HEAD_BYTES
+        self._has_pending = False
+        self._sealed_batch = 0
+        self._dropped = 0
+        self._closed = False
+
+    def reopen(self) -> MemoryLog:
+        """Open it again, as after a restart: the next epoch, with everything that was written."""
+        self._closed = False
+        self.epoch += 1
+        return self
+
+    def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
+        self._check_open()
+        need = sum(HEADER_BYTES + len(body) for _, _, body in entries)
+        current = self._segments[-1]
+        if current.end + need > self._segment_bytes and current.end > HEAD_BYTES:
+            current = self._roll()
+        locations = []
+        for entry in entries:
+            locations.append(current.number << 32 | current.end)
+            current.entries[current.end] = (self.pending_batch, entry)
+            current.end += HEADER_BYTES + len(entry[2])
+            self._has_pending = True
+        return locations
+
+    def write(self) -> int:
+        if self._has_pending:
+            self._check_open()
+            self.written_batch = self.pending_batch
+            self.pending_batch += 1
+            self._written_end = self._segments[-1].end
+            self._has_pending = False
+        return self.written_batch
+
+    def begin_sync(self) -> Sync:
+        self._check_open()
+        return _MemorySync(self.written_batch)
+
+    def end_sync(self, sync: Sync) -> int:
+        assert isinstance(sync, _MemorySync)
+        self.synced_batch = max(self.synced_batch, sync.batch)
+        return self.synced_batch
+
+    def sync(self) -> int:
+        self._check_open()
+        self.synced_batch = self.write()
+        return self.synced_batch
+
+    def seal(self) -> None:
+        self.sync()
+        if self._sealed_batch != self.written_batch:
+            self._own_batch()
+            self._sealed_batch = self.written_batch
+
+    def read(self, location: int) -> tuple[int, int, bytes]:
+        for segment in self._segments:
+            if segment.number == location >> 32:
+                found = segment.entries.get(location & 0xFFFFFFFF)
+                if found is not None:
+                    return found[1]
+        raise NotFound(f"there is no frame at {location}", code="segment_dropped", segment=location >> 32)
+
+    def contains(self, position: Position) -> bool:
+        known = any(segment.number == position.segment for segment in self._segments)
+        return known and position.batch <= self.written_batch + 1
+
+    def replay(self, after: Position | None = None) -> Iterator[Frame]:
+        if after is not None and not self.contains(after):
+            raise UnknownPosition(f"segment {after.segment} is not part of the log")
+        return self._frames(1 if after is None else after.batch, self.written_batch)
+
+    def position(self) -> Position:
+        current = self._segments[-1]
+        return Position(current.number, self._written_end, self.written_batch + 1, dropped=self._dropped)
+
+    def segments(self) -> list[SegmentInfo]:
+        closed = [SegmentInfo(each.number, each.end, each.first_batch) for each in self._segments[:-1]]
+        current = self._segments[-1]
+        return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)]
+
+    def drop(self, segment: int) -> None:
+        self._check_open()
+        if len(self._segments) == 1 or segment != self._segments[0].number:
+            raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
+        self.sync()
+        self._own_batch()
+        self._dropped = segment
+        del self._segments[0]
+
+    def close(self) -> None:
+        if not self._closed:
+            self.seal()
+            self._closed = True
+
+    def _frames(self, first_batch: int, last_batch: int) -> Iterator[Frame]:
+        for segment in list(self._segments):
+            base = segment.number << 32
+            for offset, (batch, (kind, topic, body)) in list(segment.entries.items()):
+                if first_batch <= batch <= last_batch:
+                    yield kind, topic, base + offset, body
+
+    def _own_batch(self) -> None:
+        """Count a batch that would hold only a frame of the log's own."""
+        self.written_batch = self.synced_batch = self.pending_batch
+        self.pending_batch += 1
+
+    def _roll(self) -> _Segment:
+        self.sync()
+        self._segments.append(_Segment(self._segments[-1].number + 1, self.pending_batch))
+        self._written_end = HEAD_BYTES
+        return self._segments[-1]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the log is closed: reopen it", code="closed")

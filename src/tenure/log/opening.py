@@ -1,0 +1,123 @@
+"""The steps between a directory and a log that takes appends: birth of the first segment, repair of the last one.
+
+Each step can be cut short at any call and simply runs again at the next opening (fault 20): nothing is removed before
+what declares it is durable, and a torn tail is zeroed and synced before anything is written behind it.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from tenure.errors import Closed, Corrupt, Overloaded, TenureError
+from tenure.log import checkpoint
+from tenure.log.disk import Disk, File, write_whole
+from tenure.log.frame import CHUNK_BYTES
+from tenure.log.recovery import Scan
+from tenure.log.segment import (
+    SEGMENTS,
+    SPARE,
+    Head,
+    list_heads,
+    prepare,
+    segment_name,
+    segment_numbers,
+)
+
+__all__ = ["NO_ROOM", "cannot", "check_declared", "clear_leftovers", "load_or_create", "no_room", "publish", "repair"]
+
+#: Failures of making room that leave everything as it was, and that may pass.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def no_room(error: OSError) -> Overloaded:
+    """Say that nothing happened because there is no room for it."""
+    code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+    return Overloaded(f"no room for another segment: {error.strerror}. Nothing was changed.", code=code)
+
+
+def cannot(what: str, error: OSError) -> TenureError:
+    """Say that a log could not be opened."""
+    if error.errno in NO_ROOM:
+        return no_room(error)
+    return Closed(f"{what} failed: {error.strerror or error}. Nothing was acknowledged.", code="unwritable")
+
+
+def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int) -> list[Head]:
+    """Give the heads of the segments, oldest first; a directory without any gets its first one.
+
+    A checkpoint without segments means that somebody removed them: that is not a new log (oracle f).
+    """
+    heads = list_heads(disk)
+    if heads:
+        return heads
+    if checkpoint.exists(disk):
+        raise Corrupt("there are checkpoints but no segments: the log itself is missing", file=SEGMENTS)
+    head = Head(1, 1, log_id, epoch, 0, 0)
+    disk.mkdir(SEGMENTS)
+    disk.sync_dir("")
+    file = prepare(disk, segment_bytes)
+    try:
+        publish(disk, file, head)
+    finally:
+        disk.close(file)
+    return [head]
+
+
+def publish(disk: Disk, file: File, head: Head) -> None:
+    """Turn the spare file into a segment, durably."""
+    write_whole(disk, file, head.pack(), offset=0)
+    disk.sync(file)
+    disk.rename(SPARE, segment_name(head.number))
+    disk.sync_dir(SEGMENTS)
+
+
+def check_declared(heads: list[Head], dropped: int) -> None:
+    """Refuse a log whose oldest segments are gone although no frame declares them dropped (fault 10)."""
+    first = heads[0].number
+    if first > dropped + 1:
+        name = segment_name(first - 1)
+        message = f"{name} is missing and was never declared dropped. Restore it, or salvage the directory."
+        raise Corrupt(message, file=name, segment=first - 1)
+
+
+def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
+    """Make the last segment ready for appending, durably; give its file and its size.
+
+    The torn tail is zeroed. What no frame says was synced is written once more: after a failed sync of the process
+    before, those pages may look clean in memory although they never reached the disk, and a sync alone would not save
+    them.
+    """
+    file = disk.open(segment_name(scan.segment), write=True)
+    try:
+        offset = scan.unwitnessed_offset
+        while offset < scan.offset:
+            data = disk.pread(file, min(CHUNK_BYTES, scan.offset - offset), offset)
+            write_whole(disk, file, data, offset=offset)
+            offset += len(data)
+        while offset < scan.torn_end:
+            data = bytes(min(CHUNK_BYTES, scan.torn_end - offset))
+            write_whole(disk, file, data, offset=offset)
+            offset += len(data)
+        try:
+            disk.allocate(file, segment_bytes)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+        disk.sync(file)
+        return file, disk.size(file)
+    except BaseException:
+        disk.close(file)
+        raise
+
+
+def clear_leftovers(disk: Disk, dropped: int) -> tuple[int, ...]:
+    """Remove the segments that are declared dropped but still there, and a spare nobody finished."""
+    doomed = tuple(number for number in segment_numbers(disk) if number <= dropped)
+    names = [segment_name(number) for number in doomed]
+    if SPARE.rpartition("/")[2] in disk.listdir(SEGMENTS):
+        names.append(SPARE)
+    for name in names:
+        disk.unlink(name)
+    if names:
+        disk.sync_dir(SEGMENTS)
+    return doomed

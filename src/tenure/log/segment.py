@@ -1,0 +1,153 @@
+"""Segment files: their names, their head, how one is born, and whether a row of them is one chain.
+
+A segment is born under a spare name: allocated, its head written, synced, and only then renamed into place and the
+directory synced. So after a power loss it is there whole or not at all (faults 3 and 4), and its existence proves that
+everything before it had been synced, because a roll syncs the old segment first.
+
+The head names the log, the segment's number, its first batch, and the last frame of the segment before. A segment
+that is missing, truncated, doubled, swapped or restored from an old copy breaks that chain (fault 10).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tenure.errors import Corrupt
+from tenure.log.disk import Disk, File
+
+__all__ = [
+    "FORMAT",
+    "HEAD_BYTES",
+    "SEGMENTS",
+    "SPARE",
+    "Head",
+    "damage",
+    "list_heads",
+    "parse_head",
+    "prepare",
+    "segment_name",
+    "segment_numbers",
+]
+
+MAGIC = b"TENURLOG"
+#: The newest layout this program reads and the one it writes.
+FORMAT = 1
+SEGMENTS = "segments"
+SPARE = "segments/spare.tmp"
+
+_HEAD = Struct("<8sIIQQ16sIII")
+HEAD_BYTES = _HEAD.size + 4
+_NAME = re.compile(r"(\d{10})\.log")
+
+
+class Head(NamedTuple):
+    """The first bytes of a segment."""
+
+    number: int
+    first_batch: int
+    log_id: bytes
+    #: The epoch in which it was created: a floor for the epochs of its frames.
+    epoch: int
+    #: Where the frames of the segment before end, and the checksum of the last of them.
+    previous_end: int
+    previous_crc: int
+
+    @property
+    def salt(self) -> int:
+        """The seed of this segment's checksums: no other segment, and no payload, passes for a part of it."""
+        return crc32c(self.number.to_bytes(8, "little"), crc32c(self.log_id))
+
+    @property
+    def crc(self) -> int:
+        return crc32c(self._packed())
+
+    def pack(self) -> bytes:
+        packed = self._packed()
+        return packed + crc32c(packed).to_bytes(4, "little")
+
+    def _packed(self) -> bytes:
+        chain = (self.number, self.first_batch, self.log_id, self.previous_end, self.previous_crc)
+        return _HEAD.pack(MAGIC, FORMAT, self.epoch, *chain, 0)
+
+
+def segment_name(number: int) -> str:
+    return f"{SEGMENTS}/{number:010d}.log"
+
+
+def segment_numbers(disk: Disk) -> list[int]:
+    """List the numbers of the segment files, ascending; names that are not ours are none of our business."""
+    return [int(match[1]) for name in disk.listdir(SEGMENTS) if (match := _NAME.fullmatch(name))]
+
+
+def parse_head(data: bytes, number: int) -> Head:
+    """Decode a head; raises Corrupt where it is damaged, not this segment's, or of a format newer than ours."""
+    name = segment_name(number)
+    if len(data) >= 12 and data[:8] == MAGIC and (version := int.from_bytes(data[8:12], "little")) > FORMAT:
+        message = f"{name} has format {version}, this program reads up to {FORMAT}: use a newer one. Nothing changed."
+        raise Corrupt(message, code="format_too_new", file=name, format=version)
+    if len(data) < HEAD_BYTES:
+        raise damage(name, 0, end=HEAD_BYTES, why=f"the file has only {len(data)} bytes, not even a whole head")
+    if crc32c(data[: _HEAD.size]) != int.from_bytes(data[_HEAD.size : HEAD_BYTES], "little") or data[:8] != MAGIC:
+        raise damage(name, 0, end=HEAD_BYTES, why="the head of the segment fails its checksum")
+    _, _, epoch, stored, first_batch, log_id, previous_end, previous_crc, _ = _HEAD.unpack_from(data)
+    if stored != number:
+        raise damage(name, 0, end=HEAD_BYTES, why=f"the file holds segment {stored}: it was copied or renamed")
+    return Head(stored, first_batch, log_id, epoch, previous_end, previous_crc)
+
+
+def list_heads(disk: Disk) -> list[Head]:
+    """Read the heads of the newest unbroken row of segments, oldest first, and check that they are one chain.
+
+    Segments below a gap are left out: they are either declared dropped further on, or the gap is corruption; only the
+    end of a replay can tell.
+    """
+    numbers = segment_numbers(disk)
+    first = len(numbers)
+    while first and (first == len(numbers) or numbers[first - 1] + 1 == numbers[first]):
+        first -= 1
+    found = [_read_head(disk, number) for number in numbers[first:]]
+    for (before, size), (head, _) in pairwise(found):
+        _check_link(before, head)
+        if size < head.previous_end:
+            name = segment_name(before.number)
+            raise damage(name, size, end=head.previous_end, why="the file was cut short")
+    return [head for head, _ in found]
+
+
+def _read_head(disk: Disk, number: int) -> tuple[Head, int]:
+    file = disk.open(segment_name(number))
+    try:
+        return parse_head(disk.pread(file, HEAD_BYTES, 0), number), disk.size(file)
+    finally:
+        disk.close(file)
+
+
+def _check_link(before: Head, head: Head) -> None:
+    name = segment_name(head.number)
+    if head.log_id != before.log_id:
+        raise damage(name, 0, end=HEAD_BYTES, why="the segment belongs to another log")
+    if head.first_batch < before.first_batch or head.epoch < before.epoch:
+        raise damage(name, 0, end=HEAD_BYTES, why="the segment is older than the one before it")
+
+
+def prepare(disk: Disk, size: int) -> File:
+    """Make a spare file of this size, its space charged; on failure nothing is left but perhaps the spare name."""
+    file = disk.create(SPARE)
+    try:
+        disk.allocate(file, size)
+    except BaseException:
+        disk.close(file)
+        raise
+    return file
+
+
+def damage(file: str, offset: int, *, end: int, why: str, batch: int | None = None) -> Corrupt:
+    """Build the error for damaged bytes; it names file, offset and range, and what to do."""
+    about = f" of batch {batch}" if batch is not None else ""
+    message = f"{file}: {why} at offset {offset}{about}, bytes {offset}..{end}. Verify the directory, then salvage it."
+    return Corrupt(message, file=file, offset=offset, end=end, batch=batch)

@@ -1,0 +1,394 @@
+"""A disk in memory that forgets what was never synced, for tests of anything that must survive a power loss.
+
+It keeps, beside what a running process sees, what the platter holds: content of files becomes durable by ``sync``,
+names by ``sync_dir``. :meth:`SimDisk.crash` gives one of the worlds that may come up after the power went, chosen by
+a seed; :meth:`SimDisk.kill` the world after kill -9. Both leave this disk as it is, so that one run can crash in many
+ways, and a process that is thought dead cannot touch the new world.
+
+Zeros that were only allocated take no memory, so a log of 64 MiB segments costs what was written to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from random import Random
+from typing import Literal
+
+from tenure.errors import Conflict
+from tenure.log.disk import File
+
+__all__ = ["CrashMode", "Failure", "PowerLoss", "SimDisk"]
+
+#: ``lost``: nothing unsynced survives. ``torn``: a prefix of each file's unsynced writes, the last one cut at any byte.
+#: ``reordered``: any subset of the unsynced sectors and names. ``kept``: everything survives. ``any``: the seed picks.
+CrashMode = Literal["lost", "torn", "reordered", "kept", "any"]
+Failure = Literal["crash", "EIO", "ENOSPC", "short"]
+
+_MODES: tuple[CrashMode, ...] = ("lost", "torn", "reordered", "kept")
+_NEEDS_SPACE = frozenset({"mkdir", "create", "pwrite", "allocate", "rename", "sync", "sync_dir"})
+
+
+class PowerLoss(BaseException):
+    """The simulated machine stopped here; not an Exception, so that no handler can carry on as if it had not."""
+
+
+class _Inode:
+    """One file: what readers see, what is durable, and the changes between the two in order."""
+
+    __slots__ = ("data", "durable", "durable_size", "pending", "size")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size = 0
+        self.durable = bytearray()
+        self.durable_size = 0
+        #: (offset, bytes) for a write, (size, None) for a change of size.
+        self.pending: list[tuple[int, bytes | None]] = []
+
+    def copy(self) -> _Inode:
+        other = _Inode()
+        other.data, other.size = bytearray(self.data), self.size
+        other.durable, other.durable_size = bytearray(self.durable), self.durable_size
+        other.pending = list(self.pending)
+        return other
+
+    def change(self, at: int, data: bytes | None) -> None:
+        self.size = _apply(self.data, self.size, at, data)
+        self.pending.append((at, data))
+
+    def sync(self) -> None:
+        for at, data in self.pending:
+            self.durable_size = _apply(self.durable, self.durable_size, at, data)
+        self.pending.clear()
+
+    def after_loss(self, mode: CrashMode, random: Random, *, sector_bytes: int) -> _Inode:
+        """Give the file as a power loss may leave it."""
+        other = _Inode()
+        other.durable, other.durable_size = bytearray(self.durable), self.durable_size
+        for at, data in _survivors(self.pending, mode, random, sector_bytes=sector_bytes):
+            other.durable_size = _apply(other.durable, other.durable_size, at, data)
+        other.data, other.size = bytearray(other.durable), other.durable_size
+        return other
+
+
+class SimDisk:
+    """A :class:`~tenure.log.disk.Disk` in memory; the same seed and the same calls give the same worlds."""
+
+    def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None, sector_bytes: int = 512) -> None:
+        self.seed = seed
+        #: Calls so far; the number that :meth:`fail_at` counts in.
+        self.operations = 0
+        self.capacity_bytes = capacity_bytes
+        self.sector_bytes = sector_bytes
+        self._random = Random(seed)
+        self._inodes: dict[str, _Inode] = {}
+        self._directories: set[str] = {""}
+        #: Per directory what its last sync made durable, and the changes since, in order: (name, inode or None).
+        self._durable_names: dict[str, dict[str, _Inode | None]] = {"": {}}
+        self._changes: dict[str, list[list[tuple[str, _Inode | None]]]] = {"": []}
+        self._files: dict[File, _Inode] = {}
+        self._next_file = 3
+        self._locked = False
+        self._dead = False
+        self._failures: dict[int, Failure] = {}
+
+    # What a test does to the disk.
+
+    def fail_at(self, operation: int, error: Failure) -> None:
+        """Let the call with this number fail; ``ENOSPC`` and ``short`` only where that call can fail so."""
+        self._failures[operation] = error
+
+    def crash(self, mode: CrashMode = "any", *, seed: int | None = None) -> SimDisk:
+        """Give a disk as it may come up after a power loss now; this one stays as it is."""
+        random = Random(self._random.getrandbits(64) if seed is None else seed)
+        if mode == "any":
+            mode = random.choice(_MODES)
+        world = SimDisk(random.getrandbits(32), capacity_bytes=self.capacity_bytes, sector_bytes=self.sector_bytes)
+        born: dict[int, _Inode] = {}
+        world._grow("", self, mode, random, born=born)
+        return world
+
+    def kill(self) -> SimDisk:
+        """Give the disk after kill -9 of the process: everything written is there, nothing more is durable."""
+        seed = self._random.getrandbits(32)
+        world = SimDisk(seed, capacity_bytes=self.capacity_bytes, sector_bytes=self.sector_bytes)
+        copies: dict[int, _Inode] = {}
+
+        def copy(inode: _Inode | None) -> _Inode | None:
+            return None if inode is None else copies.setdefault(id(inode), inode.copy())
+
+        world._inodes = {name: inode.copy() for name, inode in self._inodes.items()}
+        copies.update({id(inode): world._inodes[name] for name, inode in self._inodes.items()})
+        world._directories = set(self._directories)
+        world._durable_names = {
+            directory: {name: copy(inode) for name, inode in names.items()}
+            for directory, names in self._durable_names.items()
+        }
+        world._changes = {
+            directory: [[(name, copy(inode)) for name, inode in change] for change in changes]
+            for directory, changes in self._changes.items()
+        }
+        return world
+
+    def flip_bit(self, name: str, bit: int) -> None:
+        """Flip one bit of a file, as a decaying medium would: durable at once, seen at once."""
+        inode = self._inodes[name]
+        for data in (inode.data, inode.durable):
+            if len(data) <= bit >> 3:
+                data.extend(bytes((bit >> 3) + 1 - len(data)))
+            data[bit >> 3] ^= 1 << (bit & 7)
+
+    def content(self, name: str) -> bytes:
+        """Give what a reader sees in a file, without the zeros at its end that were never written."""
+        return bytes(self._inodes[name].data)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Place a durable file, as an operator would who restores a copy."""
+        self._make_parents(name)
+        inode = _Inode()
+        inode.data[:] = inode.durable[:] = data
+        inode.size = inode.durable_size = len(data)
+        self._inodes[name] = inode
+        self._durable_names[posixpath.dirname(name)][name] = inode
+
+    def remove(self, name: str) -> None:
+        """Remove a file durably, as an operator would."""
+        del self._inodes[name]
+        self._durable_names[posixpath.dirname(name)].pop(name, None)
+
+    def names(self) -> list[str]:
+        """List every file, by its whole name."""
+        return sorted(self._inodes)
+
+    def used_bytes(self) -> int:
+        return sum(inode.size for inode in self._inodes.values())
+
+    # The Disk.
+
+    def lock(self) -> None:
+        self._step("lock")
+        if self._locked:
+            raise Conflict("the simulated disk is in use", code="locked")
+        self._locked = True
+
+    def unlock(self) -> None:
+        self._locked = False
+
+    def mkdir(self, name: str) -> None:
+        self._step("mkdir")
+        if name not in self._directories:
+            self._directories.add(name)
+            self._durable_names[name] = {}
+            self._changes[name] = []
+            self._changes[posixpath.dirname(name)].append([(name + "/", None)])
+
+    def listdir(self, name: str) -> list[str]:
+        self._step("listdir")
+        return sorted(posixpath.basename(path) for path in self._inodes if posixpath.dirname(path) == name)
+
+    def create(self, name: str) -> File:
+        self._step("create")
+        inode = self._inodes.get(name)
+        if inode is None:
+            self._check_parent(name)
+            inode = self._inodes[name] = _Inode()
+            self._changes[posixpath.dirname(name)].append([(name, inode)])
+        else:
+            inode.change(0, None)
+        return self._handle(inode)
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        self._step("open")
+        if name not in self._inodes:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return self._handle(self._inodes[name])
+
+    def close(self, file: File) -> None:
+        del self._files[file]
+
+    def size(self, file: File) -> int:
+        self._step("size")
+        return self._files[file].size
+
+    def pread(self, file: File, count: int, offset: int) -> bytes:
+        self._step("pread")
+        inode = self._files[file]
+        count = max(0, min(count, inode.size - offset))
+        data = bytes(inode.data[offset : offset + count])
+        return data if len(data) == count else data + bytes(count - len(data))
+
+    def pwrite(self, file: File, data: bytes, offset: int) -> int:
+        inode = self._files[file]
+        failure = self._failures.get(self.operations + 1)
+        if failure is not None and len(data) > 1:
+            data = data[: self._random.randrange(1, len(data))]
+            if failure != "short":
+                inode.change(offset, bytes(data))
+        self._step("pwrite")
+        self._charge(max(0, offset + len(data) - inode.size))
+        inode.change(offset, bytes(data))
+        return len(data)
+
+    def allocate(self, file: File, size: int) -> None:
+        self._step("allocate")
+        inode = self._files[file]
+        if size > inode.size:
+            self._charge(size - inode.size)
+            inode.change(size, None)
+
+    def truncate(self, file: File, size: int) -> None:
+        self._step("truncate")
+        self._files[file].change(size, None)
+
+    def sync(self, file: File) -> None:
+        inode = self._files[file]
+        if self._failures.get(self.operations + 1) in ("EIO", "ENOSPC"):
+            # The kernel marks the pages clean after a failed sync: they look fine, and will never reach the disk.
+            inode.pending.clear()
+        self._step("sync")
+        inode.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        self._step("rename")
+        inode = self._inodes.pop(old)
+        self._inodes[new] = inode
+        self._changes[posixpath.dirname(new)].append([(old, None), (new, inode)])
+
+    def unlink(self, name: str) -> None:
+        self._step("unlink")
+        if self._inodes.pop(name, None) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        self._changes[posixpath.dirname(name)].append([(name, None)])
+
+    def sync_dir(self, name: str) -> None:
+        self._step("sync_dir")
+        for change in self._changes[name]:
+            _rename(self._durable_names[name], change)
+        self._changes[name].clear()
+
+    def free_bytes(self) -> int:
+        return (1 << 60 if self.capacity_bytes is None else self.capacity_bytes) - self.used_bytes()
+
+    # How it is done.
+
+    def _step(self, call: str) -> None:
+        if self._dead:
+            raise PowerLoss
+        self.operations += 1
+        if not self._failures:
+            return
+        match self._failures.get(self.operations):
+            case "crash":
+                self._dead = True
+                raise PowerLoss
+            case "EIO":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            case "ENOSPC" if call in _NEEDS_SPACE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _charge(self, more: int) -> None:
+        if self.capacity_bytes is not None and more > 0 and more > self.free_bytes():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _handle(self, inode: _Inode) -> File:
+        self._next_file += 1
+        self._files[self._next_file] = inode
+        return self._next_file
+
+    def _check_parent(self, name: str) -> None:
+        if posixpath.dirname(name) not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+    def _make_parents(self, name: str) -> None:
+        parent = posixpath.dirname(name)
+        if parent not in self._directories:
+            self._directories.add(parent)
+            self._durable_names[parent] = {}
+            self._changes[parent] = []
+            self._durable_names[""][parent + "/"] = None
+
+    def _grow(self, directory: str, lost: SimDisk, mode: CrashMode, random: Random, *, born: dict[int, _Inode]) -> None:
+        """Fill this new world with what survives in one directory of the lost one, and below it."""
+        names = dict(lost._durable_names[directory])
+        for change in _some(lost._changes[directory], mode, random):
+            _rename(names, change)
+        self._durable_names[directory] = {}
+        self._changes[directory] = []
+        for name, inode in names.items():
+            if inode is None:
+                child = name.rstrip("/")
+                self._directories.add(child)
+                self._durable_names[directory][name] = None
+                self._grow(child, lost, mode, random, born=born)
+                continue
+            if id(inode) not in born:
+                born[id(inode)] = inode.after_loss(mode, random, sector_bytes=self.sector_bytes)
+            self._inodes[name] = self._durable_names[directory][name] = born[id(inode)]
+
+
+def _apply(content: bytearray, size: int, at: int, data: bytes | None) -> int:
+    """Apply one change to a content; give its new size. Zeros at the end need not be stored."""
+    if data is None:
+        del content[at:]
+        return at
+    if len(content) < at:
+        content.extend(bytes(at - len(content)))
+    content[at : at + len(data)] = data
+    return max(size, at + len(data))
+
+
+def _rename(names: dict[str, _Inode | None], change: list[tuple[str, _Inode | None]]) -> None:
+    for name, inode in change:
+        if inode is not None or name.endswith("/"):
+            names[name] = inode
+        else:
+            names.pop(name, None)
+
+
+def _some(
+    changes: list[list[tuple[str, _Inode | None]]], mode: CrashMode, random: Random
+) -> list[list[tuple[str, _Inode | None]]]:
+    match mode:
+        case "lost":
+            return []
+        case "torn":
+            return changes[: random.randint(0, len(changes))]
+        case "reordered":
+            return [change for change in changes if random.random() < 0.5]
+        case _:
+            return changes
+
+
+def _survivors(
+    pending: list[tuple[int, bytes | None]], mode: CrashMode, random: Random, *, sector_bytes: int
+) -> list[tuple[int, bytes | None]]:
+    """Choose which unsynced changes of one file reached the platter."""
+    match mode:
+        case "lost":
+            return []
+        case "torn":
+            kept = pending[: random.randint(0, len(pending))]
+            if kept and (data := kept[-1][1]):
+                kept[-1] = (kept[-1][0], data[: random.randint(0, len(data))])
+            return kept
+        case "reordered":
+            return [piece for piece in _sectors(pending, sector_bytes) if random.random() < 0.6]
+        case _:
+            return pending
+
+
+def _sectors(pending: list[tuple[int, bytes | None]], sector_bytes: int) -> list[tuple[int, bytes | None]]:
+    """Split writes where a disk may: at the borders of its sectors."""
+    pieces: list[tuple[int, bytes | None]] = []
+    for at, data in pending:
+        if data is None:
+            pieces.append((at, None))
+            continue
+        done = 0
+        while done < len(data):
+            count = min(sector_bytes - (at + done) % sector_bytes, len(data) - done)
+            pieces.append((at + done, data[done : done + count]))
+            done += count
+    return pieces
