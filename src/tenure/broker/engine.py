@@ -46,7 +46,9 @@ class Engine:
         self.reader = Reader(log, settings.frame_cache_bytes)
         self.listeners: list[Listener] = []
         self.touched: set[Topic] = set()
-        self._unsynced: deque[tuple[int, dict[int, int]]] = deque()
+        self.appended_bytes = 0
+        self._synced_bytes = 0
+        self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._boot_base = 0
         self._log_base = 0
@@ -137,20 +139,25 @@ class Engine:
     def write(self) -> int:
         """Hand everything pending to the operating system; returns the last batch written."""
         if self._heads:
-            self._unsynced.append((self.log.pending_batch, self._heads))
+            self._unsynced.append((self.log.pending_batch, self.appended_bytes, self._heads))
             self._heads = {}
         return self.log.write()
 
     def synced(self, batch: int) -> None:
         """Batches up to this one are durable: records of fsync topics in them can now be seen."""
         while self._unsynced and self._unsynced[0][0] <= batch:
-            _, heads = self._unsynced.popleft()
+            _, self._synced_bytes, heads = self._unsynced.popleft()
             for topic_id, seq in heads.items():
                 topic = self.state.by_id.get(topic_id)
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
                     if topic.config.durability == "fsync":
                         self.touched.add(topic)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Payload bytes appended and not yet durable."""
+        return self.appended_bytes - self._synced_bytes
 
     def sync(self) -> int:
         """Write and sync here and now."""

@@ -1,0 +1,212 @@
+"""Appending: one call, contiguous seqs or none, each call at most once where the caller names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_cap, evict_over_ttl
+from tenure.broker.intake import Batch, admit, build_extra
+from tenure.broker.outcome import LEVELS, Level, Outcome
+from tenure.broker.replies import Produced
+from tenure.core.config import DEFAULTS, TopicConfig, parse_config
+from tenure.core.events import Appended, AppendExtra, TopicPut
+from tenure.core.idempotency import digest_key, digest_payload
+from tenure.core.names import check_client_id, check_key, check_topic_name
+from tenure.core.records import Record
+from tenure.core.topic import Topic
+from tenure.errors import Conflict, Invalid, NotFound, Overloaded
+
+__all__ = ["check_new_topic", "produce"]
+
+
+def produce(
+    engine: Engine,
+    name: str,
+    records: Sequence[bytes | Record],
+    *,
+    node: str | None = None,
+    idempotency_key: str | None = None,
+    client_id: str | None = None,
+    client_seq: int | None = None,
+    create: bool = True,
+    config: Mapping[str, Any] | None = None,
+) -> Outcome[Produced]:
+    """Append records to a topic, creating it where that is allowed. Raises Invalid, NotFound, Conflict, Overloaded, Closed."""
+    state = engine.state
+    topic = state.topics.get(name)
+    batch = admit(records, engine.settings, node=node)
+    if topic is None:
+        settings = _settings_for_new(engine, name, create=create, config=config)
+        first_seq = 1
+    else:
+        settings, first_seq = topic.config, topic.head_seq + 1
+    now = engine.now()
+    extra: AppendExtra | None = None
+    if batch.extras is not None or idempotency_key is not None or client_id is not None or client_seq is not None:
+        named = _Name(idempotency_key, client_id, client_seq)
+        known = _find_repeat(engine, topic, batch, named, now)
+        if known is not None:
+            return known
+        extra = _extra(engine, topic, batch, named, now=now, config=settings, first_seq=first_seq)
+    packed = batch.packed
+    size = len(packed.blobs)
+    _check_room(engine, topic, settings, records=packed.count, size=size)
+    ts = now + state.wall_offset_ms
+    topic_id = topic.id if topic is not None else state.next_topic_id
+    event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+    if topic is None:
+        put = TopicPut(now, topic_id, name, settings)
+        at = engine.commit((put, topic_id), (event, topic_id))
+        topic, created = state.topics[name], True
+    else:
+        at, created = engine.commit((event, topic_id)), False
+    engine.appended_bytes += size
+    engine.metrics.produced += packed.count
+    engine.touched.add(topic)
+    if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
+        evict_over_ttl(engine, topic, now)
+        evict_over_cap(engine, topic, now)
+    return Outcome(Produced(name, first_seq, packed.count, topic.head_seq, created), at, LEVELS[settings.durability])
+
+
+class _Name(msgspec.Struct, frozen=True, gc=False):
+    """How a caller named its append, so that a repeat is told from a new one."""
+
+    key: str | None
+    client_id: str | None
+    client_seq: int | None
+
+
+def check_new_topic(engine: Engine, name: str) -> None:
+    """A topic of this name may be created: the name is legal and there is room for one more."""
+    check_topic_name(name)
+    limit = engine.settings.topics_max
+    if limit and len(engine.state.topics) >= limit:
+        raise Overloaded(f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit)
+
+
+def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mapping[str, Any] | None) -> TopicConfig:
+    check_topic_name(name)
+    if not create:
+        raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
+    check_new_topic(engine, name)
+    return DEFAULTS if config is None else parse_config(config, topic=name)
+
+
+def _check_room(engine: Engine, topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
+    settings = engine.settings
+    if engine.backlog_bytes > settings.pending_bytes_max:
+        raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
+    if settings.total_bytes_max and engine.state.live_bytes + size > settings.total_bytes_max:
+        raise Overloaded(
+            "the broker is full: ack or delete records first", limit="total_bytes_max", max=settings.total_bytes_max
+        )
+    if config.discard != "reject":
+        return
+    held, held_bytes = (topic.count, topic.bytes) if topic is not None else (0, 0)
+    for name, cap, total in (("cap_records", config.cap_records, held + records), ("cap_bytes", config.cap_bytes, held_bytes + size)):
+        if cap and total > cap:
+            raise Overloaded(
+                f"the topic is full: {total} would pass its {name} of {cap}", code="topic_full", limit=name, max=cap
+            )
+
+
+def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Outcome[Produced] | None:
+    """The answer to an append that was made before, or None. Raises Conflict where a name was used for something else."""
+    settings = engine.settings
+    if named.key is not None:
+        check_key(named.key, bytes_max=settings.key_bytes_max)
+    if (named.client_id is None) != (named.client_seq is None):
+        raise Invalid("client_id and client_seq go together")
+    if named.client_id is not None:
+        check_client_id(named.client_id, bytes_max=settings.key_bytes_max)
+        if type(named.client_seq) is not int or not 0 <= named.client_seq < 1 << 63:
+            raise Invalid("client_seq must be an integer from 0 to 2**63 - 1")
+    if topic is None:
+        return None
+    if named.key is not None and (known := _by_key(engine, topic, batch, named.key, now)):
+        return known
+    if named.client_id is not None:
+        _check_mark(topic, named)
+    return _by_unique(engine, topic, batch)
+
+
+def _by_key(engine: Engine, topic: Topic, batch: Batch, key: str, now: int) -> Outcome[Produced] | None:
+    entry = topic.keys.get(digest_key(key), now) if topic.keys is not None else None
+    if entry is None:
+        return None
+    if entry.payload_digest != digest_payload(batch.packed.blobs, batch.packed.ends):
+        raise Conflict(
+            "this idempotency key was used for another payload: use a new key for new records",
+            code="idempotency_conflict",
+            first_seq=entry.first_seq,
+        )
+    return _repeat(engine, topic, entry.first_seq, entry.count)
+
+
+def _check_mark(topic: Topic, named: _Name) -> None:
+    assert named.client_id is not None and named.client_seq is not None
+    mark = topic.marks.get(named.client_id) if topic.marks is not None else None
+    if mark is None or named.client_seq > mark.last_client_seq:
+        return
+    seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if named.client_seq == mark.last_client_seq else {}
+    raise Conflict(
+        f"client_seq {named.client_seq} is not above {mark.last_client_seq}, the last one taken: it was appended before",
+        code="idempotency_conflict",
+        last_client_seq=mark.last_client_seq,
+        **seqs,
+    )
+
+
+def _by_unique(engine: Engine, topic: Topic, batch: Batch) -> Outcome[Produced] | None:
+    if batch.extras is None or topic.queue is None or all(r.unique_key is None for r in batch.extras):
+        return None
+    if len(batch.extras) != 1:
+        raise Invalid("a record with a unique_key must be appended alone")
+    living = topic.queue.uniques.get(batch.extras[0].unique_key or "")
+    return None if living is None else _repeat(engine, topic, living, 1)
+
+
+def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Outcome[Produced]:
+    """The first answer again; where that copy is not durable yet, this one waits for it too."""
+    durable = first_seq + count - 1 <= topic.durable_seq
+    level = Level.NOW if durable else LEVELS[topic.config.durability]
+    reply = Produced(topic.name, first_seq, count, topic.head_seq, deduped=True)
+    return Outcome(reply, engine.log.pending_batch, level)
+
+
+def _check_marks(engine: Engine, topic: Topic | None, client_id: str) -> None:
+    limit, marks = engine.settings.client_marks_max, topic.marks if topic is not None else None
+    if marks is not None and len(marks) >= limit and marks.get(client_id) is None:
+        raise Overloaded(f"{limit} clients are remembered on this topic", limit="client_marks_max", max=limit)
+
+
+def _extra(
+    engine: Engine,
+    topic: Topic | None,
+    batch: Batch,
+    named: _Name,
+    *,
+    now: int,
+    config: TopicConfig,
+    first_seq: int,
+) -> AppendExtra:
+    extra = AppendExtra() if batch.extras is None else build_extra(batch.extras, first_seq, now=now, queue=config.type == "queue")
+    if len(extra.uniques) > 1 or (extra.uniques and batch.packed.count > 1):
+        raise Invalid("a record with a unique_key must be appended alone")
+    key = client = None
+    if named.key is not None:
+        limit = engine.settings.idempotency_keys_max
+        if engine.state.idempotency_keys >= limit:
+            raise Overloaded("too many idempotency keys are remembered", limit="idempotency_keys_max", max=limit)
+        payload = digest_payload(batch.packed.blobs, batch.packed.ends)
+        key = (digest_key(named.key), payload, now + config.idempotency_window_ms)
+    if named.client_id is not None and named.client_seq is not None:
+        client = (named.client_id, named.client_seq)
+        _check_marks(engine, topic, named.client_id)
+    return msgspec.structs.replace(extra, key=key, client=client)
+

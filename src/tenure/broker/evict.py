@@ -1,0 +1,87 @@
+"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tenure.broker.engine import Engine
+from tenure.core.events import Evicted
+from tenure.core.ranges import to_runs
+from tenure.core.topic import Topic
+from tenure.errors import Closed, Overloaded
+
+__all__ = ["evict_over_cap", "evict_over_ttl"]
+
+_STEP_MAX = 10_000
+
+
+def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
+    """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always stays."""
+    config = topic.config
+    if config.discard != "old":
+        return
+    while True:
+        records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
+        size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0
+        if not records and not size:
+            return
+        seqs: list[int] = []
+        freed = 0
+        for seq, weight in _free(engine, topic, topic.evict_from, topic.head_seq):
+            if (len(seqs) >= records and freed >= size) or len(seqs) == _STEP_MAX:
+                break
+            seqs.append(seq)
+            freed += weight
+        if not seqs:
+            return
+        _evict(engine, topic, seqs, freed, now=now, reason="cap")
+
+
+def evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
+    """Evict the free records older than the topic's TTL. A log that takes no writes keeps them until it does."""
+    ttl_ms = topic.config.ttl_ms
+    if not ttl_ms or not topic.count:
+        return
+    end = _older_than(topic, now - ttl_ms)
+    while topic.evict_from < end:
+        start = topic.evict_from
+        found = list(_limited(_free(engine, topic, start, end)))
+        try:
+            if found:
+                _evict(engine, topic, [seq for seq, _ in found], sum(size for _, size in found), now=now, reason="ttl")
+        except (Closed, Overloaded):
+            return
+        if len(found) < _STEP_MAX:
+            topic.evict_from = max(topic.evict_from, end)
+
+
+def _limited(found: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for _, item in zip(range(_STEP_MAX), found, strict=False):
+        yield item
+
+
+def _older_than(topic: Topic, limit_ms: int) -> int:
+    """The first seq that was appended after ``limit_ms``."""
+    end = topic.floor
+    for at, piece in enumerate(topic.pieces):
+        index = bisect_right(piece.times, limit_ms)
+        if index == len(piece.times):
+            end = topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+            continue
+        return max(end, piece.firsts[index]) if index else end
+    return end
+
+
+def _free(engine: Engine, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+    """Live records nobody holds, with their sizes, from the oldest on."""
+    in_flight = topic.queue.in_flight if topic.queue is not None else {}
+    for seq, size in engine.reader.sizes(topic, max(lo, topic.floor), hi):
+        if seq not in in_flight:
+            yield seq, size
+
+
+def _evict(engine: Engine, topic: Topic, seqs: list[int], size: int, *, now: int, reason: str) -> None:
+    event = Evicted(now, topic.id, to_runs(seqs), len(seqs), size, reason)
+    engine.commit((event, topic.id), urgent=True)
+    engine.metrics.evicted += len(seqs)

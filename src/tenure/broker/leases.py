@@ -1,0 +1,299 @@
+"""Claim, ack, nack, extend: the life of a lease, one command each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_ttl
+from tenure.broker.letters import dead_letter, park
+from tenure.broker.outcome import LEVELS, Level, Outcome
+from tenure.broker.replies import Claim, Extension, Settled
+from tenure.core.backoff import delay_ms as backoff_ms
+from tenure.core.claim import choose, ready_count
+from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
+from tenure.core.events import Acked, Claimed, Extended, Released
+from tenure.core.names import check_key, check_node
+from tenure.core.queue import Queue
+from tenure.core.ranges import each, to_runs
+from tenure.core.records import Stored
+from tenure.core.settle import Holding, sift
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt, Invalid
+
+__all__ = ["ack", "claim", "extend", "nack", "release", "shift_deadline"]
+
+
+def claim(
+    engine: Engine,
+    name: str,
+    *,
+    node: str,
+    max_count: int = 1,
+    lease_ms: int | None = None,
+    claim_id: str | None = None,
+    auto_ack: bool = False,
+) -> Outcome[Claim]:
+    """Lease up to ``max_count`` jobs to ``node``. An empty claim is an answer, not an error. Raises Overloaded at a cap."""
+    topic, queue = engine.state.queue(name)
+    check_node(node)
+    max_count = clamp_claim(engine, max_count)
+    lease_ms = clamp_lease(topic.config.lease_ms if lease_ms is None else lease_ms)
+    now = engine.now()
+    engine.pass_time(topic, now)
+    if claim_id is not None:
+        check_key(claim_id, field="claim_id", bytes_max=engine.settings.key_bytes_max)
+        number = queue.claims.get(claim_id)
+        if number is not None:
+            return _repeat(engine, topic, queue, number=number, node=node)
+    if topic.config.ttl_ms:
+        evict_over_ttl(engine, topic, now)
+    runs, jobs = _take(engine, topic, queue, max_count, now=now)
+    if not runs:
+        return Outcome(Claim(name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW)
+    number, deadline = engine.state.next_lease, now + lease_ms
+    batch = engine.commit((Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id), urgent=True)
+    engine.metrics.claimed += len(jobs)
+    counts = queue.deliveries
+    redelivered = {seq: counts[seq] for seq in each(runs) if seq in counts} if counts else {}
+    if auto_ack:
+        batch = _ack(engine, topic, runs, node=node, now=now)
+        reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
+        return Outcome(reply, batch, LEVELS[topic.config.durability])
+    level = Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
+    shown = deadline + engine.state.wall_offset_ms
+    return Outcome(Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue)), batch, level)
+
+
+def clamp_claim(engine: Engine, max_count: int) -> int:
+    """How many jobs a claim may take: 0 acts as 1, more than the limit is the limit."""
+    if type(max_count) is not int or max_count < 0:
+        raise Invalid("max must be an integer, 0 or more")
+    return min(max_count, engine.settings.claim_max) or 1
+
+
+def clamp_lease(lease_ms: int) -> int:
+    """A lease's duration, held within what the contract allows."""
+    if type(lease_ms) is not int or lease_ms < 0:
+        raise Invalid("lease_ms must be an integer of milliseconds")
+    return min(max(lease_ms, LEASE_MS_MIN), LEASE_MS_MAX)
+
+
+def _take(engine: Engine, topic: Topic, queue: Queue, max_count: int, *, now: int) -> tuple[list[int], list[Stored]]:
+    """Choose jobs and read them; poisoned ones are dead-lettered and unreadable ones parked on the way."""
+    runs, poisoned = choose(topic, queue, max_count)
+    if poisoned:
+        dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
+        runs, _ = choose(topic, queue, max_count)
+    if not runs:
+        return [], []
+    try:
+        return runs, engine.reader.records(topic, runs)
+    except Corrupt:
+        return _take_readable(engine, topic, list(each(runs)), now=now)
+
+
+def _take_readable(engine: Engine, topic: Topic, seqs: list[int], *, now: int) -> tuple[list[int], list[Stored]]:
+    """A frame cannot be read: park the jobs in it, so that the rest of the queue goes on and nothing is lost sight of."""
+    jobs: list[Stored] = []
+    lost: dict[int, str] = {}
+    for seq in seqs:
+        try:
+            jobs += engine.reader.records(topic, [seq, 1])
+        except Corrupt as error:
+            lost[seq] = f"unreadable: {error.message}"
+    park(engine, topic, lost, now=now)
+    return to_runs(job.seq for job in jobs), jobs
+
+
+def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Outcome[Claim]:
+    """The same claim again, whose answer was lost: the same jobs, lease and deadline, and no delivery counted."""
+    lease = queue.leases[number]
+    if lease.node != node:
+        raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
+    held = queue.held(number)
+    jobs = engine.reader.records(topic, to_runs(held))
+    redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
+    deadline = lease.deadline + engine.state.wall_offset_ms
+    reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
+    level = Level.SYNCED if topic.config.leases_durable else Level.WRITTEN
+    return Outcome(reply, engine.log.pending_batch, level)
+
+
+def _prepare(
+    engine: Engine,
+    name: str,
+    *,
+    node: str,
+    seqs: Sequence[int] | None,
+    lease_ids: Sequence[str] | None,
+    lease: str | None,
+    strict: bool,
+) -> tuple[Topic, Queue, int, Holding]:
+    """What acks, nacks and extends have in common: check, let time pass, and see what the caller holds."""
+    topic, queue = engine.state.queue(name)
+    check_node(node)
+    _check_seqs(engine, seqs, lease)
+    now = engine.now()
+    engine.pass_time(topic, now)
+    return topic, queue, now, sift(topic, queue, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict)
+
+
+def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None) -> None:
+    if seqs is None:
+        if lease is None:
+            raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
+        return
+    limit = engine.settings.claim_max
+    if not isinstance(seqs, list | tuple | range) or not seqs:
+        raise Invalid(f"seqs must be a list of 1 to {limit} integers")
+    if len(seqs) > limit:
+        raise Invalid(f"{len(seqs)} seqs in one call: at most {limit}", code="batch_too_large", limit="claim_max", max=limit)
+    if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) >= 1 << 64:
+        raise Invalid("seqs must be integers as a claim answered them")
+
+
+def ack(
+    engine: Engine,
+    name: str,
+    *,
+    node: str,
+    seqs: Sequence[int] | None = None,
+    lease_ids: Sequence[str] | None = None,
+    lease: str | None = None,
+    strict: bool = False,
+) -> Outcome[Settled]:
+    """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
+    topic, queue, now, holding = _prepare(
+        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
+    )
+    batch, level, done = 0, Level.NOW, 0
+    if holding.held:
+        runs = to_runs(holding.held)
+        batch, level = _ack(engine, topic, runs, node=node, now=now), LEVELS[topic.config.durability]
+        done = sum(runs[1::2])
+    reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
+    return Outcome(reply, batch, level)
+
+
+def _ack(engine: Engine, topic: Topic, runs: list[int], *, node: str, now: int) -> int:
+    size = engine.reader.weigh(topic, runs)
+    batch = engine.commit((Acked(now, topic.id, runs, size, node), topic.id), urgent=True)
+    engine.metrics.acked += sum(runs[1::2])
+    engine.touched.add(topic)
+    return batch
+
+
+def nack(
+    engine: Engine,
+    name: str,
+    *,
+    node: str,
+    seqs: Sequence[int] | None = None,
+    lease_ids: Sequence[str] | None = None,
+    lease: str | None = None,
+    strict: bool = False,
+    delay_ms: int | None = None,
+    reason: str | None = None,
+    dead: bool = False,
+) -> Outcome[Settled]:
+    """Give jobs back, now or after ``delay_ms`` (left out: the queue's back-off); ``dead`` dead-letters them at once."""
+    if delay_ms is not None and (type(delay_ms) is not int or delay_ms < 0):
+        raise Invalid("delay_ms must be an integer of milliseconds, 0 or more")
+    if reason is not None:
+        check_key(reason, field="reason", bytes_max=engine.settings.reason_bytes_max)
+    topic, queue, now, holding = _prepare(
+        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
+    )
+    batch, level, done = 0, Level.NOW, len(set(holding.held))
+    if holding.held and dead:
+        batch, level = dead_letter(engine, topic, holding.held, reason=reason or "rejected", now=now)
+    elif holding.held:
+        batch = _release(engine, topic, queue, holding.held, node=node, now=now, delay_ms=delay_ms, reason=reason)
+        level = min(LEVELS[topic.config.durability], Level.WRITTEN)
+    engine.metrics.nacked += done
+    reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
+    return Outcome(reply, batch, level)
+
+
+def _release(
+    engine: Engine,
+    topic: Topic,
+    queue: Queue,
+    held: list[int],
+    *,
+    node: str,
+    now: int,
+    delay_ms: int | None,
+    reason: str | None,
+) -> int:
+    runs, dues, due = to_runs(held), None, now + min(delay_ms or 0, engine.settings.delay_ms_max)
+    backoff = topic.config.retry_backoff
+    if delay_ms is None and backoff is not None:
+        counts = queue.deliveries
+        dues = [now + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
+    event = Released(now, topic.id, runs, node, due, dues, reason)
+    batch = engine.commit((event, topic.id), urgent=True)
+    engine.touched.add(topic)
+    return batch
+
+
+def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
+    """Give back everything still held under these leases: their connection is gone."""
+    if topic.queue is None or engine.state.by_id.get(topic.id) is not topic:
+        return
+    now = engine.now()
+    engine.pass_time(topic, now)
+    for number in numbers:
+        held = topic.queue.held(number)
+        if held:
+            node = topic.queue.leases[number].node
+            event = Released(now, topic.id, to_runs(held), node, now, None, None, "disconnect")
+            engine.commit((event, topic.id), urgent=True)
+            engine.touched.add(topic)
+
+
+def extend(
+    engine: Engine,
+    name: str,
+    *,
+    node: str,
+    seqs: Sequence[int] | None = None,
+    lease_ids: Sequence[str] | None = None,
+    lease: str | None = None,
+    strict: bool = False,
+    lease_ms: int | None = None,
+) -> Outcome[Extension]:
+    """Set the deadline of held jobs to now plus ``lease_ms``; it may be left out where a lease is named."""
+    topic, queue = engine.state.queue(name)
+    if lease_ms is None:
+        if lease is None:
+            raise Invalid("lease_ms is required: how long from now do you need the jobs?")
+        lease_ms = topic.config.lease_ms
+    lease_ms = clamp_lease(lease_ms)
+    topic, queue, now, holding = _prepare(
+        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
+    )
+    batch, level, deadline = 0, Level.NOW, now + lease_ms
+    runs = to_runs(holding.held)
+    if runs:
+        batch = engine.commit((Extended(now, topic.id, runs, deadline, node), topic.id), urgent=True)
+        engine.metrics.extended += sum(runs[1::2])
+        level = Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
+    shown = deadline + engine.state.wall_offset_ms
+    return Outcome(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level)
+
+
+def shift_deadline(engine: Engine, claimed: Claim, wait_ms: int) -> Claim:
+    """The claim's sync took so long that it ate into the lease: move the deadline by that wait, in the log too."""
+    topic, queue = engine.state.queue(claimed.topic)
+    now = engine.now()
+    engine.pass_time(topic, now)
+    held = queue.held(claimed.lease)
+    if not held:
+        return claimed
+    deadline = queue.leases[claimed.lease].deadline + wait_ms
+    event = Extended(now, topic.id, to_runs(held), deadline, claimed.node, "sync")
+    engine.commit((event, topic.id), urgent=True)
+    shown = deadline + engine.state.wall_offset_ms
+    return Claim(claimed.topic, claimed.node, claimed.lease, shown, claimed.jobs, claimed.redelivered, claimed.ready)

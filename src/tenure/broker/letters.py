@@ -1,0 +1,233 @@
+"""Dead letters: jobs that failed too often leave the queue in one log write with their removal, and can come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_cap
+from tenure.broker.outcome import LEVELS, Level, Outcome
+from tenure.broker.replies import Redrive
+from tenure.core.claim import LETTERS_MAX
+from tenure.core.config import TopicConfig, shared
+from tenure.core.events import Appended, AppendExtra, DeadLettered, Event, Redriven, TopicPut
+from tenure.core.matching import parse_match
+from tenure.core.names import check_topic_name
+from tenure.core.ranges import each, to_runs
+from tenure.core.records import Record, Stored, pack
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt, Invalid, NotFound, Overloaded
+
+__all__ = ["dead_letter", "park", "redrive"]
+
+_decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, now: int) -> tuple[int, Level]:
+    """Apply the queue's strategy to these jobs; returns the batch and what an answer about it waits for.
+
+    ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq`` does both.
+    A dead-letter topic that is full, or a record that cannot be read, parks the job instead: it is never lost.
+    """
+    config = topic.config
+    dest_name = config.dead_letter if config.dlq_strategy != "block" else None
+    level = LEVELS[config.durability]
+    batch = 0
+    for start in range(0, len(seqs), LETTERS_MAX):
+        runs = to_runs(seqs[start : start + LETTERS_MAX])
+        if dest_name is None:
+            action = "drop" if config.dlq_strategy == "skip" else "park"
+            size = engine.reader.weigh(topic, runs) if action == "drop" else 0
+            event = DeadLettered(now, topic.id, runs, action, reason, size)
+            batch = engine.commit((event, topic.id), urgent=True)
+        else:
+            batch, dest_level = _post(engine, topic, runs, dest_name, reason=reason, now=now)
+            level = max(level, dest_level)
+    engine.metrics.dead_lettered += len(seqs)
+    engine.touched.add(topic)
+    return batch, level
+
+
+def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, Level]:
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch."""
+    dest = engine.state.topics.get(dest_name)
+    try:
+        letters = engine.reader.records(topic, runs)
+        if dest is not None:
+            _check_room(dest, letters)
+    except (Corrupt, Overloaded) as error:
+        return park(engine, topic, dict.fromkeys(each(runs), f"{reason}; {error.message}"), now=now), Level.WRITTEN
+    config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
+    dest_id = dest.id if dest is not None else engine.state.next_topic_id
+    queue = topic.queue
+    assert queue is not None
+    records = [_stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reason) for letter in letters]
+    first_seq = dest.head_seq + 1 if dest is not None else 1
+    move = topic.config.dlq_strategy == "skip"
+    size = engine.reader.weigh(topic, runs) if move else 0
+    removed = DeadLettered(now, topic.id, runs, "move" if move else "copy", reason, size, dest_id, first_seq)
+    appended = _appended(engine, dest_id, first_seq, records, now=now)
+    events: list[tuple[Event, int]] = [] if dest is not None else [(TopicPut(now, dest_id, dest_name, config), dest_id)]
+    batch = engine.commit(*events, (appended, dest_id), (removed, topic.id), urgent=True)
+    engine.settle_append(engine.state.by_id[dest_id])
+    evict_over_cap(engine, engine.state.by_id[dest_id], now)
+    return batch, LEVELS[config.durability]
+
+
+def _check_room(dest: Topic, letters: list[Stored]) -> None:
+    config = dest.config
+    full = config.cap_records and dest.count + len(letters) > config.cap_records
+    full = full or (config.cap_bytes and dest.bytes + sum(len(r.data) for r in letters) > config.cap_bytes)
+    if full and config.discard == "reject":
+        raise Overloaded(f"the dead-letter topic {dest.name!r} is full", code="topic_full")
+
+
+def _appended(engine: Engine, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
+    packed = pack(records)
+    extra = AppendExtra(tagged=True) if any(record.tag is not None for record in records) else None
+    ts = now + engine.state.wall_offset_ms
+    return Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+
+
+def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
+    """The job as a dead letter: its own fields, and where it came from in ``meta``."""
+    meta: dict[str, Any] = dict(_decode_meta(letter.meta)) if letter.meta is not None else {}
+    meta["$dead_letter_from"] = topic.name
+    meta["$dead_letter_deliveries"] = deliveries
+    meta["$dead_letter_src_seq"] = letter.seq
+    meta["$dead_letter_reason"] = reason
+    return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=_encode(meta))
+
+
+def park(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) -> int:
+    """Take jobs out of circulation where they are, each with its reason; returns the batch."""
+    batch = engine.log.pending_batch
+    by_reason: dict[str, list[int]] = {}
+    for seq, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(seq)
+    for reason, seqs in by_reason.items():
+        batch = engine.commit((DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0), topic.id), urgent=True)
+    return batch
+
+
+def redrive(
+    engine: Engine,
+    name: str,
+    *,
+    to: str | None = None,
+    match: object = None,
+    seqs: Sequence[int] | None = None,
+    reason_like: str | None = None,
+    limit: int | None = None,
+    reset_deliveries: bool = True,
+) -> Outcome[Redrive]:
+    """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came from.
+
+    ``to`` names another target. Each job moves atomically, its provenance kept. Raises NotFound where a target is gone.
+    """
+    topic = engine.state.topic(name)
+    limit = engine.settings.claim_max if limit is None else limit
+    if type(limit) is not int or limit < 1:
+        raise Invalid("limit must be an integer, 1 or more")
+    wanted = _Wanted(
+        parse_match(match) if match is not None else None, set(seqs) if seqs is not None else None, reason_like
+    )
+    now = engine.now()
+    engine.pass_time(topic, now)
+    if topic.queue is not None and to is None and topic.queue.parked:
+        return _unpark(engine, topic, wanted, limit=limit, now=now, reset=reset_deliveries)
+    return _send_back(engine, topic, wanted, to=to, limit=limit, now=now, reset=reset_deliveries)
+
+
+class _Wanted:
+    """Which dead letters a redrive is about."""
+
+    def __init__(self, match: Any, seqs: set[int] | None, reason_like: str | None) -> None:
+        self.match = match
+        self.seqs = seqs
+        self.reason_like = reason_like
+
+    def takes(self, seq: int, tag: str | None, reason: str) -> bool:
+        """Whether this one is."""
+        if self.seqs is not None and seq not in self.seqs:
+            return False
+        if self.match is not None and not self.match.matches(tag):
+            return False
+        return self.reason_like is None or self.reason_like in reason
+
+
+def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: int, reset: bool) -> Outcome[Redrive]:
+    assert topic.queue is not None
+    seqs: list[int] = []
+    for seq, reason in sorted(topic.queue.parked.items()):
+        tag = engine.reader.records(topic, [seq, 1])[0].tag if wanted.match is not None else None
+        if wanted.takes(seq, tag, reason):
+            seqs.append(seq)
+        if len(seqs) == limit:
+            break
+    batch, level = 0, Level.NOW
+    if seqs:
+        batch = engine.commit((Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id), urgent=True)
+        level = LEVELS[topic.config.durability]
+        engine.metrics.redriven += len(seqs)
+        engine.touched.add(topic)
+    return Outcome(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level)
+
+
+def _send_back(
+    engine: Engine, topic: Topic, wanted: _Wanted, *, to: str | None, limit: int, now: int, reset: bool
+) -> Outcome[Redrive]:
+    if to is not None:
+        engine.state.topic(check_topic_name(to))
+        if to == topic.name:
+            raise Invalid("a topic cannot be redriven into itself")
+    held = topic.queue.in_flight if topic.queue is not None else {}
+    batch, level, moved, targets = 0, Level.NOW, list[int](), set[str]()
+    for letter, meta in _letters(engine, topic):
+        if letter.seq in held or not wanted.takes(letter.seq, letter.tag, str(meta.get("$dead_letter_reason", ""))):
+            continue
+        target = to or meta.get("$dead_letter_from")
+        if not isinstance(target, str):
+            continue  # not a dead letter: it came here by itself
+        batch, target_level = _move(engine, topic, letter, target, meta=meta, now=now, reset=reset)
+        level = max(level, target_level, LEVELS[topic.config.durability])
+        moved.append(letter.seq)
+        targets.add(target)
+        if len(moved) == limit:
+            break
+    engine.metrics.redriven += len(moved)
+    return Outcome(Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved), batch, level)
+
+
+def _letters(engine: Engine, topic: Topic) -> list[tuple[Stored, dict[str, Any]]]:
+    letters = engine.reader.records(topic, topic.live_runs(topic.floor, topic.visible_seq + 1))
+    return [(letter, msgspec.json.decode(letter.meta) if letter.meta is not None else {}) for letter in letters]
+
+
+def _move(
+    engine: Engine, topic: Topic, letter: Stored, target_name: str, *, meta: dict[str, Any], now: int, reset: bool
+) -> tuple[int, Level]:
+    target = engine.state.topics.get(target_name)
+    if target is None:
+        raise NotFound(
+            f"dead letter {letter.seq} came from {target_name!r}, which is gone: name another target",
+            code="topic_not_found",
+            topic=target_name,
+        )
+    _check_room(target, [letter])
+    seq = target.head_seq + 1
+    record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
+    appended = _appended(engine, target.id, seq, [record], now=now)
+    past = int(meta.get("$dead_letter_deliveries", 0))
+    if not reset and past and target.queue is not None:
+        extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, past])
+        appended = msgspec.structs.replace(appended, extra=extra)
+    size = engine.reader.weigh(topic, [letter.seq, 1])
+    removed = Redriven(now, topic.id, [letter.seq, 1], size, reset, target.id, seq)
+    batch = engine.commit((appended, target.id), (removed, topic.id), urgent=True)
+    engine.settle_append(target)
+    return batch, LEVELS[target.config.durability]

@@ -1,0 +1,30 @@
+"""What a command produced, and what its answer has to wait for."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+__all__ = ["LEVELS", "Level", "Outcome"]
+
+T = TypeVar("T")
+
+
+class Level(IntEnum):
+    """How far a batch must have come before the caller hears of it."""
+
+    NOW = 0
+    WRITTEN = 1
+    SYNCED = 2
+
+
+LEVELS: Final = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
+"""What a topic's durability class asks of a write."""
+
+
+class Outcome(NamedTuple, Generic[T]):
+    """A reply that may be given once ``batch`` has reached ``level``."""
+
+    reply: T
+    batch: int
+    level: Level
