@@ -19,6 +19,7 @@ from crc32c import crc32c
 from tenure.log.home import Entry
 
 __all__ = [
+    "FIRST",
     "HEADER_BYTES",
     "KIND_DROPPED",
     "KIND_EPOCH",
@@ -39,8 +40,9 @@ KIND_DROPPED = 2
 KIND_EPOCH = 3
 KIND_FIRST = 16
 
-#: Flag of the last frame of its batch.
+#: Flags of the last and of the first frame of a batch: behind damage, a batch is whole only between the two.
 LAST = 1
+FIRST = 2
 
 _HEADER = Struct("<IIIQQBBHI")
 _FRONT = Struct("<II")
@@ -67,22 +69,24 @@ class FoundFrame(NamedTuple):
     batch: int
     synced_batch: int
     kind: int
+    flags: int
     topic: int
 
 
 def encode_batch(
     entries: Sequence[Entry], salt: int, *, epoch: int, batch: int, synced_batch: int
 ) -> tuple[bytes, int]:
-    """Give the bytes of one batch and the checksum of its last frame; the flag closes the batch."""
+    """Give the bytes of one batch and the checksum of its last frame."""
     parts: list[bytes] = []
     add = parts.append
     rest_of, front_of, crc_of = _REST.pack, _FRONT.pack, crc32c
     left = len(entries)
-    crc = 0
+    flags, crc = FIRST, 0
     for kind, topic, body in entries:
         left -= 1
         length = HEADER_BYTES + len(body)
-        rest = rest_of(epoch, batch, synced_batch, kind, 0 if left else LAST, 0, topic)
+        rest = rest_of(epoch, batch, synced_batch, kind, flags if left else flags | LAST, 0, topic)
+        flags = 0
         crc = crc_of(body, crc_of(rest, length ^ salt))
         add(front_of(length, crc))
         add(rest)
@@ -112,12 +116,12 @@ def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> I
             at = match.start() - _BATCH_TOP_AT
             if at < 0 or at + HEADER_BYTES > len(chunk):
                 continue
-            length, crc, epoch, found, synced, kind, _, _, topic = unpack_header(chunk, at)
+            length, crc, epoch, found, synced, kind, flags, _, topic = unpack_header(chunk, at)
             if not (HEADER_BYTES <= length <= end - offset - at and synced < found and batch <= found <= batch_max):
                 continue
             frame = chunk[at : at + length] if at + length <= len(chunk) else read(length, offset + at)
             if len(frame) == length and checksum(frame, salt) == crc:
-                yield FoundFrame(offset + at, length, epoch, found, synced, kind, topic)
+                yield FoundFrame(offset + at, length, epoch, found, synced, kind, flags, topic)
         if len(chunk) < HEADER_BYTES or offset + len(chunk) >= end:
             return
         offset += len(chunk) - HEADER_BYTES + 1
@@ -141,4 +145,4 @@ def _pattern(batch: int) -> re.Pattern[bytes]:
     """Match at the top three bytes of a batch number near ``batch``, with flags and padding as they must be."""
     top = (batch >> 40).to_bytes(3, "little")
     first, others = re.escape(top[:1]), re.escape(top[1:])
-    return re.compile(rb"(?s)(?<!\0\0\0\0\0)" + first + rb"(?=" + others + rb".{8}.[\0\x01]\0\0)")
+    return re.compile(rb"(?s)(?<!\0\0\0\0\0)" + first + rb"(?=" + others + rb".{8}.[\0-\x03]\0\0)")

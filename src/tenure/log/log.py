@@ -201,7 +201,7 @@ class FileLog:
         return True
 
     def replay(self, after: Position | None = None) -> Iterator[Frame]:
-        if self._closed:
+        if self._closed or (self.failed is not None and self._file == -1):
             raise self._refusal()
         if self._file != -1:
             return Scan(self._disk, list(self._heads), after=after, stop=self.position()).frames()
@@ -254,22 +254,22 @@ class FileLog:
     def _recover(self, scan: Scan) -> Iterator[Frame]:
         """Replay, then make the log ready: repair the tail, log this opening's epoch, clear what was dropped."""
         yield from scan.frames()
-        check_declared(self._heads, scan.dropped)
+        end = scan.end
+        check_declared(self._heads, end.dropped)
         try:
             file, capacity = repair(self._disk, scan, segment_bytes=self._segment_bytes)
         except OSError as error:
             raise cannot("repairing the end of the log", error) from error
-        self._dropped = scan.dropped
-        self.pending_batch = scan.batch
-        self.written_batch = self.synced_batch = scan.batch - 1
+        self.pending_batch = end.batch
+        self.written_batch = self.synced_batch = end.batch - 1
         self.epoch = scan.epoch + 1
-        self._last_offset, self._last_crc = scan.last_offset, scan.last_crc
-        self._use(self._heads[-1], file, end=scan.offset, capacity=capacity)
+        self._last_offset, self._last_crc, self._dropped = end.last_offset, end.last_crc, end.dropped
+        self._use(self._heads[-1], file, end=end.offset, capacity=capacity)
         try:
             self._append_own(KIND_EPOCH, b"")
             self.write()
             self._sync_now()
-            unlinked = clear_leftovers(self._disk, scan.dropped)
+            unlinked = clear_leftovers(self._disk, end.dropped)
         except BaseException as error:
             self._file = self._limit = -1
             if isinstance(error, OSError):
@@ -278,10 +278,10 @@ class FileLog:
         for number in unlinked:
             self._files.forget(number)
             self._salts.pop(number, None)
-        self._heads = [head for head in self._heads if head.number > scan.dropped]
-        torn = scan.torn_end - scan.offset
-        name = segment_name(scan.segment) if torn > 0 else None
-        self.report = RecoveryReport(self.epoch, scan.batches, name, scan.offset, max(0, torn), unlinked)
+        self._heads = [head for head in self._heads if head.number > end.dropped]
+        torn = max(0, scan.torn_end - end.offset)
+        name = segment_name(end.segment) if torn else None
+        self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)
 
     def _use(self, head: Head, file: File, *, end: int, capacity: int) -> None:
         """Write to this segment from now on."""

@@ -87,11 +87,11 @@ def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
     before, those pages may look clean in memory although they never reached the disk, and a sync alone would not save
     them.
     """
-    file = disk.open(segment_name(scan.segment), write=True)
+    file = disk.open(segment_name(scan.end.segment), write=True)
     try:
         offset = scan.unwitnessed_offset
-        while offset < scan.offset:
-            data = disk.pread(file, min(CHUNK_BYTES, scan.offset - offset), offset)
+        while offset < scan.end.offset:
+            data = disk.pread(file, min(CHUNK_BYTES, scan.end.offset - offset), offset)
             write_whole(disk, file, data, offset=offset)
             offset += len(data)
         while offset < scan.torn_end:

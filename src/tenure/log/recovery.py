@@ -13,27 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from tenure.log.disk import Disk, File
-from tenure.log.frame import (
-    CHUNK_BYTES,
-    HEADER_BYTES,
-    KIND_DROPPED,
-    KIND_FIRST,
-    LAST,
-    checksum,
-    find_frames,
-    nonzero_end,
-    unpack_header,
-)
+from tenure.log.frame import HEADER_BYTES, LAST, Read, checksum, find_frames, nonzero_end, unpack_header
 from tenure.log.home import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
 from tenure.log.segment import HEAD_BYTES, Head, damage, segment_name
+from tenure.log.walk import Walk
 
 __all__ = ["RecoveryReport", "Scan", "locate"]
-
-_MARKS_MAX = 64
 
 
 class RecoveryReport(NamedTuple):
@@ -108,49 +95,40 @@ class Scan:
         self._heads = heads
         self._start = locate(disk, heads, after)
         self._stop = stop
-        start = self._start.position
-        self.segment, self.offset, self.batch, self.last_offset, self.last_crc, self.dropped = start
+        #: The place behind the last whole batch, and the epoch of that batch.
+        self.end = self._start.position
         self.epoch = self._start.epoch
-        #: The highest batch that a frame says was synced.
-        self.witnessed = self._start.witnessed
         #: Where in the last segment the bytes begin that no frame says were synced.
-        self.unwitnessed_offset = self.offset
+        self.unwitnessed_offset = HEAD_BYTES
         #: Where the bytes end that are not zero, behind the last whole batch.
         self.torn_end = 0
-        self._first_batch = self.batch
-        self._bad_offset = 0
-        self._marks: list[tuple[int, int]] = []
 
     @property
     def batches(self) -> int:
-        return self.batch - self._first_batch
-
-    def position(self) -> Position:
-        return Position(self.segment, self.offset, self.batch, self.last_offset, self.last_crc, self.dropped)
+        return self.end.batch - self._start.position.batch
 
     def frames(self) -> Iterator[Frame]:
         """Give the frames of whole batches in order. Raises Corrupt."""
         heads = self._heads
-        for index in range(self._start.place, len(heads)):
-            head = heads[index]
-            if index > self._start.place:
+        witnessed = self._start.witnessed
+        for place in range(self._start.place, len(heads)):
+            head = heads[place]
+            after = heads[place + 1] if place + 1 < len(heads) else None
+            if place > self._start.place:
                 self._enter(head)
-            after = heads[index + 1] if index + 1 < len(heads) else None
-            file = self._disk.open(segment_name(head.number))
+                witnessed = max(witnessed, head.first_batch - 1)
             try:
-                yield from self._segment(head, file, limit=self._limit(file, after))
-                if after is not None:
-                    self._check_end(head, after, file)
-                elif self._stop is None:
-                    self._examine_tail(head, file)
-                elif self.offset != self._stop.offset:
-                    end = self._next_whole(head, file, limit=self._stop.offset)
-                    name = segment_name(head.number)
-                    raise damage(name, self._bad_offset, end=end, why="a bad frame", batch=self.batch)
+                file = self._disk.open(segment_name(head.number))
+                try:
+                    walk = Walk(self._disk, file, self.end, salt=head.salt, epoch=self.epoch, witnessed=witnessed)
+                    for batch in walk.batches(self._limit(file, after)):
+                        yield from batch
+                    self.end, self.epoch, witnessed = walk.position(), walk.epoch, walk.witnessed
+                    self._check_end(head, after, walk, file=file)
+                finally:
+                    self._disk.close(file)
             except OSError as error:
-                raise read_error(error, head.number, self.offset) from error
-            finally:
-                self._disk.close(file)
+                raise read_error(error, head.number, self.end.offset) from error
 
     def _limit(self, file: File, after: Head | None) -> int:
         if after is not None:
@@ -158,101 +136,43 @@ class Scan:
         return self._disk.size(file) if self._stop is None else self._stop.offset
 
     def _enter(self, head: Head) -> None:
-        self.segment, self.offset, self.last_offset, self.last_crc = head.number, HEAD_BYTES, 0, head.crc
-        self.witnessed = max(self.witnessed, head.first_batch - 1)
+        self.end = Position(head.number, HEAD_BYTES, head.first_batch, 0, head.crc, self.end.dropped)
         self.epoch = max(self.epoch, head.epoch)
-        self._marks.clear()
 
-    def _segment(self, head: Head, file: File, *, limit: int) -> Iterator[Frame]:
-        """Give the frames of one segment; the hot loop of recovery, about a microsecond for each small frame.
-
-        ``self.offset`` ends behind the last whole batch; ``_bad_offset`` is where the first bad frame begins.
-        """
-        base, salt = head.number << 32, head.salt
-        batch_next, epoch_min, witnessed = self.batch, self.epoch, self.witnessed
-        last_offset, last_crc, batch_end = self.last_offset, self.last_crc, self.offset
-        pread, unpack, crc_of = self._disk.pread, unpack_header, crc32c
-        held: list[Frame] = []
-        dropped = 0
-        offset, want = self.offset, CHUNK_BYTES
-        while (asked := min(want, limit - offset)) >= HEADER_BYTES:
-            chunk = pread(file, asked, offset)
-            view, size, at, more = memoryview(chunk), len(chunk), 0, HEADER_BYTES
-            while size - at >= HEADER_BYTES:
-                length, crc, epoch, batch, synced, kind, flags, _, topic = unpack(chunk, at)
-                end = at + length
-                if batch != batch_next or epoch < epoch_min or length < HEADER_BYTES:
-                    more = 0
-                    break
-                if end > size:
-                    more = length
-                    break
-                if crc_of(view[at + 8 : end], length ^ salt) != crc:
-                    more = 0
-                    break
-                if synced > witnessed:
-                    witnessed = synced
-                    self._mark(batch, offset + at)
-                if kind >= KIND_FIRST:
-                    held.append((kind, topic, base + offset + at, chunk[at + HEADER_BYTES : end]))
-                elif kind == KIND_DROPPED:
-                    dropped = int.from_bytes(chunk[at + HEADER_BYTES : end], "little")
-                if flags:
-                    last_offset, last_crc, batch_end = offset + at, crc, offset + end
-                    batch_next, epoch_min, self.dropped = batch + 1, epoch, max(self.dropped, dropped)
-                    yield from held
-                    held.clear()
-                at = end
-            offset += at
-            if not more or more > limit - offset or size < asked:
-                break
-            want = max(CHUNK_BYTES, more)
-        self.batch, self.epoch, self.witnessed = batch_next, epoch_min, witnessed
-        self.last_offset, self.last_crc, self.offset = last_offset, last_crc, batch_end
-        self._bad_offset = offset
-
-    def _mark(self, batch: int, offset: int) -> None:
-        """Remember where batches lie at which the witness moved, for as long as they may matter."""
-        self._marks.append((batch, offset))
-        if len(self._marks) > _MARKS_MAX:
-            del self._marks[0]
-
-    def _check_end(self, head: Head, after: Head, file: File) -> None:
-        """Hold a finished segment against what the next one's head says of it."""
-        end = (self.offset, self.batch, self.last_crc)
-        if end == (after.previous_end, after.first_batch, after.previous_crc):
+    def _check_end(self, head: Head, after: Head | None, walk: Walk, *, file: File) -> None:
+        """Hold the end of a segment against what is known of it: by the next head, by the writer, or by its tail."""
+        if after is None and self._stop is None:
+            self._examine_tail(head, walk, file=file)
             return
-        name = segment_name(head.number)
-        if self.offset == after.previous_end:
-            why = f"the segment ends with another batch than {segment_name(after.number)} says: a copy or a wrong file"
-            raise damage(name, self.last_offset, end=self.offset, why=why, batch=self.batch)
-        end_offset = self._next_whole(head, file, limit=after.previous_end)
-        raise damage(name, self._bad_offset, end=end_offset, why="a bad frame", batch=self.batch)
+        limit = self._limit(file, after)
+        if walk.offset != limit:
+            end = _next_whole(self._reads(file), walk, limit=limit, salt=head.salt)
+            raise damage(segment_name(head.number), walk.bad_offset, end=end, why="a bad frame", batch=walk.batch)
+        if after is not None and (walk.batch, walk.last_crc) != (after.first_batch, after.previous_crc):
+            why = f"this is not the segment that {segment_name(after.number)} follows: an old copy or a wrong file,"
+            raise damage(segment_name(head.number), 0, end=walk.offset, why=why)
 
-    def _examine_tail(self, head: Head, file: File) -> None:
+    def _examine_tail(self, head: Head, walk: Walk, *, file: File) -> None:
         """Decide what lies behind the last whole batch: nothing, a torn tail, or damage."""
-
-        def read(count: int, offset: int) -> bytes:
-            return self._disk.pread(file, count, offset)
-
+        read = self._reads(file)
         size = self._disk.size(file)
-        self.torn_end = nonzero_end(read, self.offset, end=size)
-        if self.torn_end > self.offset:
-            end = min(size, self.torn_end + HEADER_BYTES)
-            later = find_frames(read, self._bad_offset, end=end, salt=head.salt, batch=self.batch)
-            witness = next((frame for frame in later if frame.synced_batch >= self.batch), None)
-            if witness is not None:
-                end = self._next_whole(head, file, limit=size)
-                why = f"a bad frame (batch {witness.batch} at {witness.offset} says it was synced)"
-                raise damage(segment_name(head.number), self._bad_offset, end=end, why=why, batch=self.batch)
-        known = [offset for batch, offset in self._marks if batch <= self.witnessed + 1]
-        self.unwitnessed_offset = known[-1] if known else HEAD_BYTES
+        self.unwitnessed_offset = walk.unwitnessed_offset(HEAD_BYTES)
+        self.torn_end = nonzero_end(read, walk.offset, end=size)
+        if self.torn_end == walk.offset:
+            return
+        end = min(size, self.torn_end + HEADER_BYTES)
+        later = find_frames(read, walk.bad_offset, end=end, salt=head.salt, batch=walk.batch)
+        witness = next((frame for frame in later if frame.synced_batch >= walk.batch), None)
+        if witness is not None:
+            end = _next_whole(read, walk, limit=size, salt=head.salt)
+            why = f"a bad frame (batch {witness.batch} at offset {witness.offset} says that it was synced)"
+            raise damage(segment_name(head.number), walk.bad_offset, end=end, why=why, batch=walk.batch)
 
-    def _next_whole(self, head: Head, file: File, *, limit: int) -> int:
-        """Give the offset of the next frame that is whole, or the limit: the end of the damaged range."""
+    def _reads(self, file: File) -> Read:
+        return lambda count, offset: self._disk.pread(file, count, offset)
 
-        def read(count: int, offset: int) -> bytes:
-            return self._disk.pread(file, count, offset)
 
-        found = find_frames(read, self._bad_offset + 1, end=limit, salt=head.salt, batch=self.batch)
-        return next((frame.offset for frame in found), limit)
+def _next_whole(read: Read, walk: Walk, *, limit: int, salt: int) -> int:
+    """Give the offset of the next frame that is whole, or the limit: the end of the damaged range."""
+    found = find_frames(read, walk.bad_offset + 1, end=limit, salt=salt, batch=walk.batch)
+    return next((frame.offset for frame in found), limit)

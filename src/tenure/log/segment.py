@@ -27,9 +27,12 @@ __all__ = [
     "SPARE",
     "Head",
     "damage",
+    "decode_head",
     "list_heads",
     "parse_head",
     "prepare",
+    "read_head",
+    "salt_of",
     "segment_name",
     "segment_numbers",
 ]
@@ -59,8 +62,7 @@ class Head(NamedTuple):
 
     @property
     def salt(self) -> int:
-        """The seed of this segment's checksums: no other segment, and no payload, passes for a part of it."""
-        return crc32c(self.number.to_bytes(8, "little"), crc32c(self.log_id))
+        return salt_of(self.log_id, self.number)
 
     @property
     def crc(self) -> int:
@@ -84,9 +86,22 @@ def segment_numbers(disk: Disk) -> list[int]:
     return [int(match[1]) for name in disk.listdir(SEGMENTS) if (match := _NAME.fullmatch(name))]
 
 
+def salt_of(log_id: bytes, number: int) -> int:
+    """Give the seed of a segment's checksums: no other segment, and no payload, passes for a part of it."""
+    return crc32c(number.to_bytes(8, "little"), crc32c(log_id))
+
+
 def parse_head(data: bytes, number: int) -> Head:
-    """Decode a head; raises Corrupt where it is damaged, not this segment's, or of a format newer than ours."""
+    """Decode the head of this segment; raises Corrupt where it is damaged, another one's, or of a newer format."""
     name = segment_name(number)
+    head = decode_head(data, name)
+    if head.number != number:
+        raise damage(name, 0, end=HEAD_BYTES, why=f"the file holds segment {head.number}: it was copied or renamed")
+    return head
+
+
+def decode_head(data: bytes, name: str) -> Head:
+    """Decode the head of whatever segment a file holds; raises Corrupt."""
     if len(data) >= 12 and data[:8] == MAGIC and (version := int.from_bytes(data[8:12], "little")) > FORMAT:
         message = f"{name} has format {version}, this program reads up to {FORMAT}: use a newer one. Nothing changed."
         raise Corrupt(message, code="format_too_new", file=name, format=version)
@@ -94,10 +109,8 @@ def parse_head(data: bytes, number: int) -> Head:
         raise damage(name, 0, end=HEAD_BYTES, why=f"the file has only {len(data)} bytes, not even a whole head")
     if crc32c(data[: _HEAD.size]) != int.from_bytes(data[_HEAD.size : HEAD_BYTES], "little") or data[:8] != MAGIC:
         raise damage(name, 0, end=HEAD_BYTES, why="the head of the segment fails its checksum")
-    _, _, epoch, stored, first_batch, log_id, previous_end, previous_crc, _ = _HEAD.unpack_from(data)
-    if stored != number:
-        raise damage(name, 0, end=HEAD_BYTES, why=f"the file holds segment {stored}: it was copied or renamed")
-    return Head(stored, first_batch, log_id, epoch, previous_end, previous_crc)
+    _, _, epoch, number, first_batch, log_id, previous_end, previous_crc, _ = _HEAD.unpack_from(data)
+    return Head(number, first_batch, log_id, epoch, previous_end, previous_crc)
 
 
 def list_heads(disk: Disk) -> list[Head]:
@@ -110,7 +123,7 @@ def list_heads(disk: Disk) -> list[Head]:
     first = len(numbers)
     while first and (first == len(numbers) or numbers[first - 1] + 1 == numbers[first]):
         first -= 1
-    found = [_read_head(disk, number) for number in numbers[first:]]
+    found = [read_head(disk, number) for number in numbers[first:]]
     for (before, size), (head, _) in pairwise(found):
         _check_link(before, head)
         if size < head.previous_end:
@@ -119,7 +132,8 @@ def list_heads(disk: Disk) -> list[Head]:
     return [head for head, _ in found]
 
 
-def _read_head(disk: Disk, number: int) -> tuple[Head, int]:
+def read_head(disk: Disk, number: int) -> tuple[Head, int]:
+    """Give the head of a segment and the size of its file. Raises Corrupt, OSError."""
     file = disk.open(segment_name(number))
     try:
         return parse_head(disk.pread(file, HEAD_BYTES, 0), number), disk.size(file)
