@@ -30,7 +30,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClientMarks:
-    """The marks of one topic, about 260 bytes each; the caller bounds their number by ``len``."""
+    """The marks of one topic, about 225 bytes each; the caller bounds their number by ``len``."""
 
     __slots__ = ("_rows",)
 
