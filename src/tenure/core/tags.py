@@ -118,7 +118,7 @@ class TagIndex:
         return msgspec.msgpack.encode((list(counts), list(counts.values()), seqs))
 
     @classmethod
-    def load(cls, dumped: bytes, *, is_dead: Callable[[int], bool]) -> Self:
+    def load(cls, dumped: bytes, is_dead: Callable[[int], bool]) -> Self:
         """Return the index that ``dump`` wrote; raises Corrupt if it cannot have written this."""
         try:
             tags, counts, packed = msgspec.msgpack.decode(dumped, type=tuple[list[bytes], list[int], bytes])
