@@ -1,12 +1,13 @@
 """Time enters the engine here, as numbers, and nowhere else.
 
 The core works in *log time*: milliseconds that never go back. A clock only reports what the machine
-says; turning that into log time across restarts is the broker's work (see ``broker/timeline.py``).
+says; turning that into log time across restarts is the broker's work (see ``Engine.now``).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,10 @@ class Clock(Protocol):
         """Milliseconds since the epoch by the wall clock, which may jump either way."""
         ...
 
+    def subscribe(self, moved: Callable[[], None]) -> None:
+        """Call ``moved`` whenever this clock is moved by hand; a clock that only runs never does."""
+        ...
+
 
 class SystemClock:
     """The clock of this machine."""
@@ -45,6 +50,9 @@ class SystemClock:
 
     def boot_ms(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+    def subscribe(self, moved: Callable[[], None]) -> None:
+        """This clock is never moved by hand."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -12,6 +12,7 @@ from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
 from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.replies import Produced
+from tenure.broker.room import check_broker_room, check_new_topic, check_topic_room
 from tenure.core.config import DEFAULTS, TopicConfig, parse_config
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.idempotency import digest_key, digest_payload
@@ -20,7 +21,7 @@ from tenure.core.records import Record
 from tenure.core.topic import Topic
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 
-__all__ = ["check_new_topic", "produce"]
+__all__ = ["produce"]
 
 
 def produce(
@@ -54,7 +55,8 @@ def produce(
         extra = _extra(engine, topic, batch, named, now=now, config=settings, first_seq=first_seq)
     packed = batch.packed
     size = len(packed.blobs)
-    _check_room(engine, topic, settings, records=packed.count, size=size)
+    check_broker_room(engine, size)
+    check_topic_room(topic, settings, records=packed.count, size=size)
     ts = now + state.wall_offset_ms
     topic_id = topic.id if topic is not None else state.next_topic_id
     event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
@@ -64,9 +66,7 @@ def produce(
         topic, created = state.topics[name], True
     else:
         at, created = engine.commit((event, topic_id)), False
-    engine.appended_bytes += size
     engine.metrics.produced += packed.count
-    engine.touched.add(topic)
     if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
         evict_over_ttl(engine, topic, now)
         evict_over_cap(engine, topic, now)
@@ -81,38 +81,12 @@ class _Name(msgspec.Struct, frozen=True, gc=False):
     client_seq: int | None
 
 
-def check_new_topic(engine: Engine, name: str) -> None:
-    """A topic of this name may be created: the name is legal and there is room for one more."""
-    check_topic_name(name)
-    limit = engine.settings.topics_max
-    if limit and len(engine.state.topics) >= limit:
-        raise Overloaded(f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit)
-
-
 def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mapping[str, Any] | None) -> TopicConfig:
     check_topic_name(name)
     if not create:
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
     check_new_topic(engine, name)
     return DEFAULTS if config is None else parse_config(config, topic=name)
-
-
-def _check_room(engine: Engine, topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
-    settings = engine.settings
-    if engine.backlog_bytes > settings.pending_bytes_max:
-        raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
-    if settings.total_bytes_max and engine.state.live_bytes + size > settings.total_bytes_max:
-        raise Overloaded(
-            "the broker is full: ack or delete records first", limit="total_bytes_max", max=settings.total_bytes_max
-        )
-    if config.discard != "reject":
-        return
-    held, held_bytes = (topic.count, topic.bytes) if topic is not None else (0, 0)
-    for name, cap, total in (("cap_records", config.cap_records, held + records), ("cap_bytes", config.cap_bytes, held_bytes + size)):
-        if cap and total > cap:
-            raise Overloaded(
-                f"the topic is full: {total} would pass its {name} of {cap}", code="topic_full", limit=name, max=cap
-            )
 
 
 def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Outcome[Produced] | None:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.clock import Clock
-from tenure.core.events import Appended, ClockSet, Event, Opened, StateCarried, decode, encode, kind_of
+from tenure.core.events import Appended, AppendExtra, ClockSet, Event, Opened, StateCarried, decode, encode, kind_of
 from tenure.core.fold import fold
 from tenure.core.queue import Ended
+from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic
@@ -50,8 +51,11 @@ class Engine:
         self._synced_bytes = 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
+        self._names: list[str] = []
+        self._names_of = (0, 0)
         self._boot_base = 0
         self._log_base = 0
+        log.preamble = self.preamble
 
     # Opening
 
@@ -120,12 +124,26 @@ class Engine:
             fold(state, event, location)
             if type(event) is Appended:
                 self._heads[topic_id] = event.first_seq + event.count - 1
+                self.appended_bytes += len(event.blobs)
+                self.touched.add(state.by_id[topic_id])
         return self.log.pending_batch
+
+    def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
+        """The event that appends copies of records the broker moves by itself."""
+        packed = pack(records)
+        extra = AppendExtra(tagged=True) if any(record.tag is not None for record in records) else None
+        ts = now + self.state.wall_offset_ms
+        return Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""
         event = StateCarried(self.state.log_ms, dump_state(self.state))  # type: ignore[arg-type]
         return [(kind_of(event), 0, encode(event))]
+
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes of log were appended since the broker was opened."""
+        return self.appended_bytes
 
     def pass_time(self, topic: Topic, now: int) -> None:
         """Let time reach ``now`` on a topic, and tell what ran out."""
@@ -169,6 +187,14 @@ class Engine:
     def checkpoint(self) -> bytes:
         """The whole state as bytes; valid for the log's position at this moment, once that is synced."""
         return dump_checkpoint(self.state)
+
+    def sorted_names(self) -> list[str]:
+        """The names of all topics in order; sorted again only after one came or went."""
+        topics = self.state.topics
+        if self._names_of != (len(topics), self.state.next_topic_id):
+            self._names = sorted(topics)
+            self._names_of = (len(topics), self.state.next_topic_id)
+        return self._names
 
     def take_ended(self) -> list[tuple[Topic, Ended]]:
         """The leases that ran out since the last call, where they are collected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,18 +11,20 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.replies import Redrive
+from tenure.broker.room import check_topic_room
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.config import TopicConfig, shared
-from tenure.core.events import Appended, AppendExtra, DeadLettered, Event, Redriven, TopicPut
+from tenure.core.events import AppendExtra, DeadLettered, Event, Redriven, TopicPut
 from tenure.core.matching import parse_match
 from tenure.core.names import check_topic_name
 from tenure.core.ranges import each, to_runs
-from tenure.core.records import Record, Stored, pack
+from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
 from tenure.errors import Corrupt, Invalid, NotFound, Overloaded
 
 __all__ = ["dead_letter", "park", "redrive"]
 
+_WINDOW = 256
 _decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -54,43 +56,24 @@ def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, n
 
 def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, Level]:
     """Append the jobs to the dead-letter topic and take them out of the queue, in one batch."""
-    dest = engine.state.topics.get(dest_name)
+    queue, dest = topic.queue, engine.state.topics.get(dest_name)
+    assert queue is not None
+    config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
+    dest_id, first_seq = (dest.id, dest.head_seq + 1) if dest is not None else (engine.state.next_topic_id, 1)
     try:
         letters = engine.reader.records(topic, runs)
-        if dest is not None:
-            _check_room(dest, letters)
+        records = [_stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reason) for letter in letters]
+        appended = engine.appended(dest_id, first_seq, records, now=now)
+        check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
     except (Corrupt, Overloaded) as error:
         return park(engine, topic, dict.fromkeys(each(runs), f"{reason}; {error.message}"), now=now), Level.WRITTEN
-    config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
-    dest_id = dest.id if dest is not None else engine.state.next_topic_id
-    queue = topic.queue
-    assert queue is not None
-    records = [_stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reason) for letter in letters]
-    first_seq = dest.head_seq + 1 if dest is not None else 1
     move = topic.config.dlq_strategy == "skip"
     size = engine.reader.weigh(topic, runs) if move else 0
     removed = DeadLettered(now, topic.id, runs, "move" if move else "copy", reason, size, dest_id, first_seq)
-    appended = _appended(engine, dest_id, first_seq, records, now=now)
     events: list[tuple[Event, int]] = [] if dest is not None else [(TopicPut(now, dest_id, dest_name, config), dest_id)]
     batch = engine.commit(*events, (appended, dest_id), (removed, topic.id), urgent=True)
-    engine.settle_append(engine.state.by_id[dest_id])
     evict_over_cap(engine, engine.state.by_id[dest_id], now)
     return batch, LEVELS[config.durability]
-
-
-def _check_room(dest: Topic, letters: list[Stored]) -> None:
-    config = dest.config
-    full = config.cap_records and dest.count + len(letters) > config.cap_records
-    full = full or (config.cap_bytes and dest.bytes + sum(len(r.data) for r in letters) > config.cap_bytes)
-    if full and config.discard == "reject":
-        raise Overloaded(f"the dead-letter topic {dest.name!r} is full", code="topic_full")
-
-
-def _appended(engine: Engine, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
-    packed = pack(records)
-    extra = AppendExtra(tagged=True) if any(record.tag is not None for record in records) else None
-    ts = now + engine.state.wall_offset_ms
-    return Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
 
 
 def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
@@ -203,9 +186,14 @@ def _send_back(
     return Outcome(Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved), batch, level)
 
 
-def _letters(engine: Engine, topic: Topic) -> list[tuple[Stored, dict[str, Any]]]:
-    letters = engine.reader.records(topic, topic.live_runs(topic.floor, topic.visible_seq + 1))
-    return [(letter, msgspec.json.decode(letter.meta) if letter.meta is not None else {}) for letter in letters]
+def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, dict[str, Any]]]:
+    """The records of a dead-letter topic with their provenance, from the oldest on, a window at a time."""
+    lo = topic.floor
+    while lo <= topic.visible_seq:
+        hi = min(lo + _WINDOW, topic.visible_seq + 1)
+        for letter in engine.reader.records(topic, topic.live_runs(lo, hi)):
+            yield letter, msgspec.json.decode(letter.meta) if letter.meta is not None else {}
+        lo = max(hi, topic.floor)
 
 
 def _move(
@@ -218,10 +206,10 @@ def _move(
             code="topic_not_found",
             topic=target_name,
         )
-    _check_room(target, [letter])
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
-    appended = _appended(engine, target.id, seq, [record], now=now)
+    appended = engine.appended(target.id, seq, [record], now=now)
+    check_topic_room(target, target.config, records=1, size=len(appended.blobs))
     past = int(meta.get("$dead_letter_deliveries", 0))
     if not reset and past and target.queue is not None:
         extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, past])
@@ -229,5 +217,4 @@ def _move(
     size = engine.reader.weigh(topic, [letter.seq, 1])
     removed = Redriven(now, topic.id, [letter.seq, 1], size, reset, target.id, seq)
     batch = engine.commit((appended, target.id), (removed, topic.id), urgent=True)
-    engine.settle_append(target)
     return batch, LEVELS[target.config.durability]

@@ -1,0 +1,353 @@
+"""The broker: one writer in process, every command of the contract, nothing that polls.
+
+A command is carried out when it is called: it is decided, logged and folded before the call returns, in the order of the calls. What
+it returns is an `Answer` to await, which resolves once the write is as durable as its topic asks for. So a caller may
+send a thousand commands and then wait for one write, and a caller that awaits each one is none the wiser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tenure.broker import appends, leases, letters, reads, routing, topics
+from tenure.broker.answer import Answer
+from tenure.broker.engine import Engine
+from tenure.broker.metrics import Metrics
+from tenure.broker.pump import Pump
+from tenure.broker.replies import (
+    Claim,
+    Deletion,
+    Difference,
+    Extension,
+    Page,
+    Produced,
+    Redrive,
+    Settled,
+    TopicInfo,
+)
+from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.upkeep import Upkeep
+from tenure.broker.waiting import Asked, Reading, Waiting
+from tenure.clock import Clock, SystemClock
+from tenure.core.records import Record, Stored
+from tenure.core.router import Router
+from tenure.log import checkpoint
+from tenure.log.disk import Disk, PosixDisk
+from tenure.log.home import Log
+from tenure.log.log import FileLog
+from tenure.log.memory import MemoryLog
+from tenure.settings import Settings
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """An open broker. Create one with `Broker.open`; use it from the event loop it was opened on.
+
+    Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
+    the disk failed under it.
+    """
+
+    def __init__(self, engine: Engine, disk: Disk | None) -> None:
+        self._engine = engine
+        self._state = engine.state
+        self._pump = Pump(engine, asyncio.get_running_loop())
+        self._upkeep = Upkeep(engine, self._pump.committer, disk)
+
+    @classmethod
+    async def open(
+        cls,
+        home: str | Path | Disk | Log | None = None,
+        *,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+    ) -> Broker:
+        """Open a data directory (or a disk, or a log; None keeps everything in memory) and recover what it holds.
+
+        Raises Conflict where another process has it open, Corrupt where the log is damaged, Closed where it cannot be written.
+        """
+        settings = settings or Settings()
+        disk: Disk | None = None
+        if isinstance(home, str | Path):
+            disk = PosixDisk(home)
+            log: Log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
+        elif home is None:
+            log = MemoryLog(segment_bytes=settings.segment_bytes)
+        elif hasattr(home, "append"):
+            log = home
+        else:
+            disk = home
+            log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
+        engine = Engine(log, clock=clock or SystemClock(), settings=settings)
+        try:
+            engine.recover(checkpoint.load(disk) if disk is not None else ())
+        except BaseException:
+            log.close()
+            raise
+        return cls(engine, disk)
+
+    async def __aenter__(self) -> Broker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Answer those who wait with Closed, write and sync everything, leave a checkpoint, let the directory go."""
+        self._pump.close()
+        await self._upkeep.finish()
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[bytes | Record],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        client_id: str | None = None,
+        client_seq: int | None = None,
+        create: bool = True,
+        config: Mapping[str, Any] | None = None,
+    ) -> Answer[Produced]:
+        """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only data."""
+        self._pump.check_open()
+        outcome = appends.produce(
+            self._engine,
+            topic,
+            records,
+            node=node,
+            idempotency_key=idempotency_key,
+            client_id=client_id,
+            client_seq=client_seq,
+            create=create,
+            config=config,
+        )
+        return self._pump.answer(outcome)
+
+    def diff(
+        self,
+        topic: str,
+        *,
+        from_seq: int = 0,
+        limit: int = 256,
+        node: str | Collection[str] | None = None,
+        wait_ms: int = 0,
+    ) -> Awaitable[Difference]:
+        """Read records above ``from_seq``; with ``wait_ms``, wait that long for one to come."""
+        self._pump.check_open()
+        reading = Reading(self._pump, topic, from_seq=from_seq, limit=limit, node=node)
+        reading.start(self._pump.clamp_wait(wait_ms))
+        return reading
+
+    def delete_records(
+        self,
+        topic: str,
+        *,
+        before_seq: int | None = None,
+        match: object = None,
+        seqs: Sequence[int] | None = None,
+    ) -> Answer[Deletion]:
+        """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
+        self._pump.check_open()
+        return self._pump.answer(
+            reads.delete_records(self._engine, topic, before_seq=before_seq, match=match, seqs=seqs)
+        )
+
+    # Leases
+
+    def claim(
+        self,
+        topic: str,
+        *,
+        node: str,
+        max_count: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        claim_id: str | None = None,
+        auto_ack: bool = False,
+    ) -> Awaitable[Claim]:
+        """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
+        self._pump.check_open()
+        found, _ = self._state.queue(topic)
+        wait_ms = self._pump.clamp_wait(wait_ms)
+        asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
+        if not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found):
+            answer = self._pump.claim_now(topic, asked, or_wait=wait_ms > 0)
+            if answer is not None:
+                return answer
+        return Waiting(self._pump, found, asked, wait_ms=max(wait_ms, found.config.claim_jitter_ms))
+
+    def ack(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+        strict: bool = False,
+    ) -> Answer[Settled]:
+        """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
+        self._pump.check_open()
+        return self._pump.answer(
+            leases.ack(
+                self._engine, topic, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease_id, strict=strict
+            )
+        )
+
+    def nack(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+        strict: bool = False,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        dead: bool = False,
+    ) -> Answer[Settled]:
+        """Give jobs back, now or later; ``dead`` dead-letters them at once."""
+        self._pump.check_open()
+        return self._pump.answer(
+            leases.nack(
+                self._engine,
+                topic,
+                node=node,
+                seqs=seqs,
+                lease_ids=lease_ids,
+                lease=lease_id,
+                strict=strict,
+                delay_ms=delay_ms,
+                reason=reason,
+                dead=dead,
+            )
+        )
+
+    def extend(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+        strict: bool = False,
+        lease_ms: int | None = None,
+    ) -> Answer[Extension]:
+        """Set the deadline of held jobs to now plus ``lease_ms``."""
+        self._pump.check_open()
+        return self._pump.answer(
+            leases.extend(
+                self._engine,
+                topic,
+                node=node,
+                seqs=seqs,
+                lease_ids=lease_ids,
+                lease=lease_id,
+                strict=strict,
+                lease_ms=lease_ms,
+            )
+        )
+
+    def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
+        """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to release them."""
+        self._pump.check_open()
+        found, _ = self._state.queue(topic)
+        return self._pump.open_stream(found, node=node, max_count=max_count, lease_ms=lease_ms)
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        match: object = None,
+        seqs: Sequence[int] | None = None,
+        reason_like: str | None = None,
+        limit: int | None = None,
+        reset_deliveries: bool = True,
+    ) -> Answer[Redrive]:
+        """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from."""
+        self._pump.check_open()
+        return self._pump.answer(
+            letters.redrive(
+                self._engine,
+                topic,
+                to=to,
+                match=match,
+                seqs=seqs,
+                reason_like=reason_like,
+                limit=limit,
+                reset_deliveries=reset_deliveries,
+            )
+        )
+
+    # Looking
+
+    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: int = 0) -> Page:
+        """Jobs in one state: ready, in_flight, delayed or parked."""
+        return self._pump.look(reads.jobs(self._engine, topic, state=state, limit=limit, cursor=cursor))
+
+    def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+        """One job: its record, its state and its failed deliveries."""
+        return self._pump.look(reads.job(self._engine, topic, seq))
+
+    def leases(self, topic: str, *, limit: int = 100, cursor: int = 0) -> Page:
+        """Live leases of a queue."""
+        return self._pump.look(reads.leases(self._engine, topic, limit=limit, cursor=cursor))
+
+    def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
+        """A topic's state and config."""
+        return self._pump.look(topics.topic_info(self._engine, topic, touch=touch))
+
+    def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
+        """Names of topics, in order."""
+        return self._pump.look(topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor))
+
+    @property
+    def metrics(self) -> Metrics:
+        """Totals since the broker was opened."""
+        return self._engine.metrics
+
+    def events(self, topic: str | None = None) -> Subscription:
+        """Follow the life of jobs from now on, of one topic or of all."""
+        self._pump.check_open()
+        if topic is not None:
+            self._state.topic(topic)
+        return self._pump.subscribe(topic)
+
+    # Topics and routers
+
+    def put_topic(self, topic: str, config: Mapping[str, Any] | None = None) -> Answer[tuple[TopicInfo, bool]]:
+        """Create a topic or replace its config; the second part of the reply is True where it was created."""
+        self._pump.check_open()
+        return self._pump.answer(topics.put_topic(self._engine, topic, config or {}))
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
+        """Delete a topic with its records, and the routers at either end."""
+        self._pump.check_open()
+        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty))
+
+    def put_router(self, router: str, *, source: str, dest: str, **options: Any) -> Answer[tuple[Router, bool]]:
+        """Create or replace a router; it copies what is appended to ``source`` from now on."""
+        self._pump.check_open()
+        return self._pump.answer(routing.put_router(self._engine, router, source=source, dest=dest, **options))
+
+    def router(self, router: str) -> Router:
+        """One router."""
+        return routing.get_router(self._engine, router)
+
+    def routers(self, **filters: Any) -> Page:
+        """Routers by name; filter by ``prefix``, ``source`` or ``dest``."""
+        return routing.list_routers(self._engine, **filters)
+
+    def delete_router(self, router: str) -> Answer[bool]:
+        """Remove a router."""
+        self._pump.check_open()
+        return self._pump.answer(routing.delete_router(self._engine, router))

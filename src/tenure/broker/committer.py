@@ -1,0 +1,163 @@
+"""When the log is written and synced, and who hears of it.
+
+Everything that was appended in one turn of the loop is written together at its end. A sync runs in a thread of its own; while it
+does, whatever arrives is written and waits for the next one, so one sync serves every produce, ack and claim that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+from tenure.broker.engine import Engine
+from tenure.broker.outcome import Level
+from tenure.errors import Indeterminate, TenureError
+from tenure.log.home import Sync
+
+__all__ = ["Committer"]
+
+
+class Committer:
+    """Moves batches from appended to written to synced. ``on_synced`` is called after each sync, before anybody is answered."""
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, on_synced: Callable[[], None]) -> None:
+        self.engine = engine
+        self.failed: TenureError | None = None
+        self.after_sync: Callable[[], None] = lambda: None
+        self._loop = loop
+        self._on_synced = on_synced
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
+        self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._flush_planned = False
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Future[None] | None = None
+        self._seal_timer: asyncio.TimerHandle | None = None
+
+    def reached(self, batch: int, level: Level) -> bool:
+        """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
+        log = self.engine.log
+        if batch <= (log.written_batch if level == Level.WRITTEN else log.synced_batch):
+            return True
+        if self.failed is not None:
+            raise self.failed
+        return False
+
+    def wait(self, batch: int, level: Level) -> asyncio.Future[None]:
+        """A future for a batch that has not come that far yet; nobody else waits on it, so cancelling it is harmless."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
+        self.plan()
+        return future
+
+    def plan(self) -> None:
+        """Something was appended (or waits): write it at the end of this turn."""
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self.failed is not None:
+            return
+        try:
+            self.engine.write()
+        except TenureError as error:
+            self.fail(error)
+            return
+        _resolve(self._write_waiters, self.engine.log.written_batch)
+        self._want_sync()
+
+    def _want_sync(self) -> None:
+        log = self.engine.log
+        if self._syncing is not None or log.synced_batch >= log.written_batch:
+            return
+        if self._sync_waiters:
+            self._start_sync()
+        elif self._sync_timer is None:
+            delay = self.engine.settings.sync_interval_ms / 1000
+            self._sync_timer = self._loop.call_later(delay, self._start_sync)
+
+    def _start_sync(self) -> None:
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+            self._sync_timer = None
+        if self._syncing is not None or self.failed is not None:
+            return
+        sync = self.engine.log.begin_sync()
+        started = perf_counter()
+        self._syncing = self._loop.run_in_executor(self._thread, sync.run)
+        self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
+
+    def _end_sync(self, sync: Sync, started: float) -> None:
+        self._syncing = None
+        try:
+            batch = self.engine.log.end_sync(sync)
+        except TenureError as error:
+            self.fail(error)
+            return
+        self.engine.metrics.syncs += 1
+        self.engine.metrics.sync_ms.observe((perf_counter() - started) * 1000)
+        self.engine.synced(batch)
+        self._on_synced()
+        _resolve(self._sync_waiters, batch)
+        self.after_sync()
+        self._plan_seal()
+        self._want_sync()
+
+    def _plan_seal(self) -> None:
+        """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes unseen."""
+        if self._seal_timer is None and not self._sync_waiters:
+            delay = self.engine.settings.sync_interval_ms / 1000
+            self._seal_timer = self._loop.call_later(delay, self._seal)
+
+    def _seal(self) -> None:
+        self._seal_timer = None
+        if self.failed is None and self._syncing is None and self.engine.log.witness():
+            self._flush()
+
+    async def durable(self, batch: int) -> None:
+        """Wait until a batch is synced."""
+        if not self.reached(batch, Level.SYNCED):
+            await self.wait(batch, Level.SYNCED)
+
+    def fail(self, error: TenureError) -> None:
+        """A write or sync failed: the outcome of everything that waits is unknown, and nothing is written any more."""
+        if self.failed is None:
+            self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
+        for waiters in (self._write_waiters, self._sync_waiters):
+            for _, future in waiters:
+                if not future.done():
+                    future.set_exception(self.failed)
+            waiters.clear()
+
+    async def finish(self) -> None:
+        """Write and sync what is there and stop the thread."""
+        for timer in (self._sync_timer, self._seal_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sync_timer = self._seal_timer = None
+        self._flush()
+        while self._syncing is not None:
+            await asyncio.wait([self._syncing])
+            await asyncio.sleep(0)
+        log = self.engine.log
+        if self.failed is None and log.synced_batch < log.written_batch:
+            self._start_sync()
+            await self.finish()
+            return
+        self._thread.shutdown(wait=True)
+
+    async def run_in_thread(self, work: Callable[[], None]) -> None:
+        """Run slow disk work beside the loop, in turn with the syncs."""
+        await self._loop.run_in_executor(self._thread, work)
+
+
+def _resolve(waiters: deque[tuple[int, asyncio.Future[None]]], batch: int) -> None:
+    while waiters and waiters[0][0] <= batch:
+        _, future = waiters.popleft()
+        if not future.done():
+            future.set_result(None)

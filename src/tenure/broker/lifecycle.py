@@ -1,0 +1,107 @@
+"""The life of jobs as it can be followed: what the log says, in the words that people and tables use.
+
+Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from the fold and
+stamped with the deadline.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Redriven, Released
+from tenure.core.queue import Ended, Queue
+from tenure.core.ranges import each
+from tenure.core.settle import lease_id
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["Lifecycle", "expired", "translate"]
+
+
+class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that happened to jobs of a queue (or to records of a log: produced only). Times are wall ms.
+
+    ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease.
+    """
+
+    event: str
+    topic: str
+    ts: int
+    runs: list[int]
+    node: str | None = None
+    lease_id: str | None = None
+    deliveries: int | None = None
+    deadline: int | None = None
+    reason: str | None = None
+    dest: str | None = None
+
+
+def translate(state: State, event: Event) -> Lifecycle | None:
+    """The row for an event that is about to be folded, or None where it says nothing about the life of jobs."""
+    topic_id = getattr(event, "topic", 0)
+    topic = state.by_id.get(topic_id)
+    if topic is None:
+        return None
+    ts, offset = event.at + state.wall_offset_ms, state.wall_offset_ms
+    match event:
+        case Appended():
+            return Lifecycle("produced", topic.name, ts, [event.first_seq, event.count])
+        case Claimed():
+            shared = _deliveries(topic.queue, event.runs, plus=1)
+            number = lease_id(event.lease)
+            return Lifecycle(
+                "claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline + offset
+            )
+        case Acked():
+            return _row("acked", topic, ts, event.runs, node=event.node)
+        case Released():
+            return _row("released", topic, ts, event.runs, node=event.node, reason=event.reason or event.cause)
+        case Extended():
+            row = _row("extended", topic, ts, event.runs, node=event.node)
+            return msgspec.structs.replace(row, deadline=event.deadline + offset)
+        case DeadLettered():
+            row = _row("dead_lettered", topic, ts, event.runs, reason=event.reason)
+            return msgspec.structs.replace(row, dest=_name(state, event.dest))
+        case Redriven():
+            return Lifecycle("redriven", topic.name, ts, event.runs, dest=_name(state, event.dest) or topic.name)
+        case _:
+            return None
+
+
+def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:
+    """The row for a lease that ran out, stamped with its deadline."""
+    return Lifecycle(
+        "expired",
+        topic.name,
+        ended.deadline + state.wall_offset_ms,
+        ended.runs,
+        ended.node,
+        lease_id(ended.lease),
+        _deliveries(topic.queue, ended.runs),
+    )
+
+
+def _row(
+    kind: str, topic: Topic, ts: int, runs: list[int], *, node: str | None = None, reason: str | None = None
+) -> Lifecycle:
+    queue = topic.queue
+    first = queue.in_flight.get(runs[0]) if queue is not None else None
+    number = None
+    if queue is not None and first is not None and len({id(queue.in_flight.get(seq)) for seq in each(runs)}) == 1:
+        number, node = lease_id(first.number), node or first.node
+    return Lifecycle(kind, topic.name, ts, runs, node, number, _deliveries(queue, runs), reason=reason)
+
+
+def _deliveries(queue: Queue | None, runs: list[int], *, plus: int = 0) -> int | None:
+    """The count that all these jobs share, or None."""
+    if queue is None:
+        return None
+    if not queue.deliveries:
+        return 1
+    counts = {queue.deliveries.get(seq, 1 - plus) for seq in each(runs)}
+    return counts.pop() + plus if len(counts) == 1 else None
+
+
+def _name(state: State, topic_id: int) -> str | None:
+    topic = state.by_id.get(topic_id)
+    return topic.name if topic is not None else None

@@ -1,0 +1,248 @@
+"""Reading a log by seq, deleting from it, and looking at a queue without touching it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import Any
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_ttl
+from tenure.broker.outcome import LEVELS, Level, Outcome
+from tenure.broker.replies import Deletion, Difference, Page, Tombstone
+from tenure.core.events import Deleted
+from tenure.core.matching import parse_match
+from tenure.core.queue import Queue
+from tenure.core.ranges import count, each, to_runs
+from tenure.core.records import Stored
+from tenure.core.settle import lease_id
+from tenure.core.topic import Topic
+from tenure.errors import Invalid, NotFound
+
+__all__ = ["delete_records", "diff", "job", "jobs", "leases"]
+
+_STATES = ("ready", "in_flight", "delayed", "parked")
+_WINDOW = 256
+
+
+def diff(
+    engine: Engine, name: str, *, from_seq: int = 0, limit: int = 256, node: str | Collection[str] | None = None
+) -> Difference:
+    """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it."""
+    topic = engine.state.topic(name)
+    for field, value in (("from_seq", from_seq), ("limit", limit)):
+        if type(value) is not int or value < 0:
+            raise Invalid(f"{field} must be an integer, 0 or more")
+    now = engine.now()
+    evict_over_ttl(engine, topic, now)
+    topic.last_read_ms = now + engine.state.wall_offset_ms
+    head, tombstone = topic.visible_seq, _tombstone(topic, from_seq)
+    if from_seq > head:
+        from_seq = 0 if tombstone is not None else head
+    nodes = {node} if isinstance(node, str) else set(node or ())
+    nodes = nodes if topic.config.dedupe_node else set()
+    limit = min(limit, engine.settings.diff_records_max) or 1
+    records, reached = _collect(engine, topic, from_seq, head, limit=limit, nodes=nodes)
+    return Difference(name, records, reached, head, topic.floor, tombstone)
+
+
+def _collect(
+    engine: Engine, topic: Topic, from_seq: int, head: int, *, limit: int, nodes: set[str]
+) -> tuple[list[Stored], int]:
+    """Records to answer with, and the last seq that was looked at."""
+    found: list[Stored] = []
+    budget, lo = engine.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
+    while lo <= head:
+        hi = min(lo + _WINDOW, head + 1)
+        for record in engine.reader.records(topic, topic.live_runs(lo, hi)):
+            if record.node is not None and record.node in nodes:
+                continue
+            budget -= len(record.data) + len(record.meta or b"")
+            if found and (budget < 0 or len(found) == limit):
+                return found, record.seq - 1
+            found.append(record)
+        lo = hi
+    return found, max(head, from_seq) if from_seq <= head else head
+
+
+def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
+    """What this reader missed and nobody asked to remove, or None."""
+    head, earliest = topic.visible_seq, topic.floor
+    if from_seq > topic.head_seq:
+        return Tombstone(1, topic.head_seq, "recreated", topic.head_seq, earliest, head)
+    by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < topic.ttl_floor
+    if by_cap or by_ttl:
+        reason = "mixed" if by_cap and by_ttl else "cap" if by_cap else "ttl"
+        gap_to = topic.evict_floor - 1
+        return Tombstone(from_seq + 1, gap_to, reason, gap_to - from_seq, earliest, head)
+    if from_seq < topic.trim_seq:
+        return Tombstone(topic.trim_seq, topic.trim_seq, "source_trim", topic.trim_missed, earliest, head)
+    return None
+
+
+def delete_records(
+    engine: Engine,
+    name: str,
+    *,
+    before_seq: int | None = None,
+    match: object = None,
+    seqs: Sequence[int] | None = None,
+) -> Outcome[Deletion]:
+    """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is given."""
+    topic = engine.state.topic(name)
+    if before_seq is None and match is None and seqs is None:
+        raise Invalid("say what to delete: before_seq, match or seqs")
+    if before_seq is not None and (type(before_seq) is not int or before_seq < 0):
+        raise Invalid("before_seq must be an integer, 0 or more")
+    now = engine.now()
+    engine.pass_time(topic, now)
+    runs = _victims(engine, topic, before_seq, match, seqs)
+    batch, level, deleted = 0, Level.NOW, count(runs)
+    if runs:
+        size = engine.reader.weigh(topic, runs)
+        batch = engine.commit((Deleted(now, topic.id, runs, deleted, size), topic.id), urgent=True)
+        level = LEVELS[topic.config.durability]
+        engine.metrics.deleted += deleted
+        engine.touched.add(topic)
+    return Outcome(Deletion(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level)
+
+
+def _victims(
+    engine: Engine, topic: Topic, before_seq: int | None, match: object, seqs: Sequence[int] | None
+) -> list[int]:
+    end = topic.head_seq + 1 if before_seq is None else min(before_seq, topic.head_seq + 1)
+    if match is None and seqs is None:
+        return topic.live_runs(topic.floor, end)
+    chosen: set[int] | None = None
+    if match is not None:
+        wanted = parse_match(match, bytes_max=engine.settings.tag_bytes_max)
+        if topic.tags is None:
+            return []
+        chosen = set(topic.tags.exact(wanted.exact) if wanted.exact is not None else topic.tags.prefix(wanted.prefix or ""))
+    if seqs is not None:
+        _check_seqs(engine, seqs)
+        chosen = set(seqs) if chosen is None else chosen & set(seqs)
+    assert chosen is not None
+    return to_runs(seq for seq in chosen if seq < end and not topic.is_dead(seq))
+
+
+def _check_seqs(engine: Engine, seqs: Sequence[int]) -> None:
+    limit = engine.settings.records_max
+    if not isinstance(seqs, list | tuple | range) or len(seqs) > limit:
+        raise Invalid(f"seqs must be a list of at most {limit} integers", limit="records_max", max=limit)
+    if any(type(seq) is not int or seq < 0 for seq in seqs):
+        raise Invalid("seqs must be integers, 0 or more")
+
+
+# Looking at a queue
+
+
+def jobs(engine: Engine, name: str, *, state: str = "ready", limit: int = 100, cursor: int = 0) -> Page:
+    """Jobs in one state, ascending by seq, from the one after ``cursor`` on."""
+    topic, queue = engine.state.queue(name)
+    if state not in _STATES:
+        raise Invalid(f"state must be one of {', '.join(_STATES)}")
+    engine.pass_time(topic, engine.now())
+    limit = min(max(limit, 1), engine.settings.page_max)
+    seqs = _in_state(topic, queue, state, cursor, limit + 1)
+    dues = _dues(queue, set(seqs), engine.state.wall_offset_ms) if state == "delayed" else {}
+    items = [_describe(engine, queue, seq, state, dues.get(seq)) for seq in seqs[:limit]]
+    return Page(items, str(seqs[limit - 1]) if len(seqs) > limit else None)
+
+
+def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, wanted: int) -> list[int]:
+    match state:
+        case "in_flight":
+            return sorted(seq for seq in queue.in_flight if seq > cursor)[:wanted]
+        case "parked":
+            return sorted(seq for seq in queue.parked if seq > cursor)[:wanted]
+        case "delayed":
+            return list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), wanted))
+        case _:
+            return _ready(topic, queue, cursor, wanted)
+
+
+def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
+    found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), wanted))
+    lo = max(queue.cursor, cursor + 1)
+    while len(found) < wanted and lo <= topic.visible_seq:
+        hi = min(lo + _WINDOW, topic.visible_seq + 1)
+        fresh = (s for s in each(topic.live_runs(lo, hi)) if s not in queue.delayed and s not in queue.parked)
+        found += islice(fresh, wanted - len(found))
+        lo = hi
+    return found
+
+
+def _dues(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
+    """When delayed jobs come back, in wall time; the heaps are looked through once per page."""
+    low = (1 << 64) - 1
+    dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
+    return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
+
+
+def _describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | None = None) -> dict[str, Any]:
+    item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
+    lease = queue.in_flight.get(seq)
+    if lease is not None:
+        item["deliveries"] = queue.deliveries.get(seq, 1)
+        item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
+        item["deadline"] = lease.deadline + engine.state.wall_offset_ms
+    if due is not None:
+        item["deliver_at"] = due
+    story = queue.histories.get(seq)
+    reason = queue.parked.get(seq) or (story[-1].reason if story else None)
+    if reason is not None:
+        item["reason"] = reason
+    return item
+
+
+def job(engine: Engine, name: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+    """One job: its record, and where it stands with the deliveries that failed so far."""
+    topic, queue = engine.state.queue(name)
+    engine.pass_time(topic, engine.now())
+    if type(seq) is not int or topic.is_dead(seq) or seq > topic.visible_seq:
+        raise NotFound(f"no job {seq} in {name!r}: it was never there, or it is done", seq=seq)
+    offset = engine.state.wall_offset_ms
+    state = _state_of(queue, seq)
+    dues = _dues(queue, {seq}, offset) if state == "delayed" else {}
+    about = _describe(engine, queue, seq, state, dues.get(seq))
+    about["history"] = [
+        {
+            "lease_id": lease_id(d.lease),
+            "node": d.node,
+            "from": d.since + offset,
+            "to": d.until + offset,
+            "end": d.end,
+            "reason": d.reason,
+        }
+        for d in queue.histories.get(seq, ())
+    ]
+    return engine.reader.records(topic, [seq, 1])[0], about
+
+
+def _state_of(queue: Queue, seq: int) -> str:
+    if seq in queue.in_flight:
+        return "in_flight"
+    if seq in queue.parked:
+        return "parked"
+    return "delayed" if seq in queue.delayed else "ready"
+
+
+def leases(engine: Engine, name: str, *, limit: int = 100, cursor: int = 0) -> Page:
+    """Live leases by number: who holds how many jobs, since when and until when."""
+    topic, queue = engine.state.queue(name)
+    engine.pass_time(topic, engine.now())
+    limit = min(max(limit, 1), engine.settings.page_max)
+    numbers = sorted(number for number in queue.leases if number > cursor)[: limit + 1]
+    offset = engine.state.wall_offset_ms
+    items = [
+        {
+            "lease_id": lease_id(number),
+            "node": queue.leases[number].node,
+            "since": queue.leases[number].since + offset,
+            "deadline": queue.leases[number].deadline + offset,
+            "seqs": queue.held(number),
+        }
+        for number in numbers[:limit]
+    ]
+    return Page(items, str(numbers[limit - 1]) if len(numbers) > limit else None)

@@ -1,0 +1,45 @@
+"""Is there room: the caps an owner set on a topic, and the limits of the broker as a whole."""
+
+from __future__ import annotations
+
+from tenure.broker.engine import Engine
+from tenure.core.config import TopicConfig
+from tenure.core.names import check_topic_name
+from tenure.core.topic import Topic
+from tenure.errors import Overloaded
+
+__all__ = ["check_broker_room", "check_new_topic", "check_topic_room"]
+
+
+def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
+    """Records fit under the caps of a topic that rejects when full; a new topic is given as None."""
+    if config.discard != "reject":
+        return
+    held, held_bytes = (topic.count, topic.bytes) if topic is not None else (0, 0)
+    for name, cap, total in (
+        ("cap_records", config.cap_records, held + records),
+        ("cap_bytes", config.cap_bytes, held_bytes + size),
+    ):
+        if cap and total > cap:
+            raise Overloaded(
+                f"the topic is full: {total} would pass its {name} of {cap}", code="topic_full", limit=name, max=cap
+            )
+
+
+def check_broker_room(engine: Engine, size: int) -> None:
+    """The disk keeps up, and the broker as a whole is not full."""
+    settings = engine.settings
+    if engine.backlog_bytes > settings.pending_bytes_max:
+        raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
+    if settings.total_bytes_max and engine.state.live_bytes + size > settings.total_bytes_max:
+        raise Overloaded(
+            "the broker is full: ack or delete records first", limit="total_bytes_max", max=settings.total_bytes_max
+        )
+
+
+def check_new_topic(engine: Engine, name: str) -> None:
+    """A topic of this name may be created: the name is legal and there is room for one more."""
+    check_topic_name(name)
+    limit = engine.settings.topics_max
+    if limit and len(engine.state.topics) >= limit:
+        raise Overloaded(f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit)

@@ -1,0 +1,169 @@
+"""Routers: copying from topic to topic, from a cursor that moves in the same log batch as the copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_cap
+from tenure.broker.outcome import Level, Outcome
+from tenure.broker.replies import Page
+from tenure.broker.room import check_new_topic, check_topic_room
+from tenure.core.config import DEFAULTS
+from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
+from tenure.core.matching import parse_match
+from tenure.core.names import check_router_name, check_topic_name
+from tenure.core.records import Record, Stored
+from tenure.core.router import Router, find_cycle
+from tenure.core.topic import Topic
+from tenure.errors import Conflict, Invalid, NotFound, Overloaded
+
+__all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
+
+
+def put_router(
+    engine: Engine,
+    name: str,
+    *,
+    source: str,
+    dest: str,
+    preserve_node: bool = True,
+    preserve_tag: bool = True,
+    create_dest: bool = True,
+    filter: Any = None,
+    allow_cycle: bool = False,
+) -> Outcome[tuple[Router, bool]]:
+    """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle nobody allowed."""
+    check_router_name(name)
+    check_topic_name(source)
+    check_topic_name(dest)
+    if source == dest:
+        raise Invalid("a router needs two different topics")
+    if filter is not None:
+        parse_match(filter, bytes_max=engine.settings.tag_bytes_max)
+    known = engine.state.routers.get(name)
+    _check_cycle(engine, name, source, dest, allow_cycle=allow_cycle)
+    limit = engine.settings.routers_max
+    if known is None and limit and len(engine.state.routers) >= limit:
+        raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
+    topic = engine.state.topics.get(source)
+    cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
+    now = engine.now()
+    rule = ["tag", "Eq", filter] if isinstance(filter, str) else filter
+    event = RouterPut(now, name, source, dest, preserve_node, preserve_tag, create_dest, rule, allow_cycle, cursor)
+    batch = engine.commit((event, 0))
+    return Outcome((engine.state.routers[name], known is None), batch, Level.SYNCED)
+
+
+def _check_cycle(engine: Engine, name: str, source: str, dest: str, *, allow_cycle: bool) -> None:
+    if allow_cycle:
+        return
+    others = [router for router in engine.state.routers.values() if router.name != name]
+    cycle = find_cycle(others, source=source, dest=dest)
+    if cycle is not None:
+        raise Conflict(f"records would go round: {' → '.join(cycle)}", code="router_cycle", cycle=cycle)
+
+
+def get_router(engine: Engine, name: str) -> Router:
+    """The router of that name; NotFound otherwise."""
+    router = engine.state.routers.get(name)
+    if router is None:
+        raise NotFound(f"no router {name!r}", code="router_not_found", router=name)
+    return router
+
+
+def delete_router(engine: Engine, name: str) -> Outcome[bool]:
+    """Remove a router; the reply says whether it was there."""
+    check_router_name(name)
+    if name not in engine.state.routers:
+        return Outcome(False, 0, Level.NOW)
+    batch = engine.commit((RouterDeleted(engine.now(), name), 0), urgent=True)
+    return Outcome(True, batch, Level.SYNCED)
+
+
+def list_routers(
+    engine: Engine,
+    *,
+    prefix: str = "",
+    source: str | None = None,
+    dest: str | None = None,
+    limit: int = 100,
+    cursor: str = "",
+) -> Page:
+    """Routers by name, those between the given topics only."""
+    limit = min(max(limit, 1), engine.settings.page_max)
+    routers = engine.state.routers.values() if source is None else engine.state.routers_from.get(source, [])
+    chosen = sorted(
+        (r for r in routers if r.name > cursor and r.name.startswith(prefix) and (dest is None or r.dest == dest)),
+        key=lambda router: router.name,
+    )
+    return Page(chosen[:limit], chosen[limit - 1].name if len(chosen) > limit else None)
+
+
+def forward(engine: Engine, source: Topic) -> bool:
+    """Copy what is new in ``source`` through its routers, a step each; True if some of them have more to do.
+
+    A full destination that rejects holds its router where it is: it goes on with the next append or ack there or here.
+    """
+    more = False
+    for router in list(engine.state.routers_from.get(source.name, ())):
+        if router.cursor < source.visible_seq:
+            more |= _step(engine, source, router)
+    return more
+
+
+def _step(engine: Engine, source: Topic, router: Router) -> bool:
+    now, lo = engine.now(), router.cursor + 1
+    hi = min(lo + engine.settings.router_step_records, source.visible_seq + 1)
+    match = router.match
+    copies = [
+        _copy(router, record)
+        for record in engine.reader.records(source, source.live_runs(lo, hi))
+        if (match is None or match.matches(record.tag)) and record.hops < engine.settings.router_hops_max
+    ]
+    missed = max(0, min(hi, source.evict_floor) - max(lo, 1)) if lo < source.evict_floor else 0
+    events: list[tuple[Event, int]] = []
+    dest = engine.state.topics.get(router.dest)
+    if copies or missed:
+        try:
+            dest_id, events = _deliver(engine, router, dest, copies, now=now, burnt=1 if missed else 0)
+        except (Overloaded, NotFound):
+            return False
+    else:
+        dest_id = 0
+    events.insert(len(events) - (1 if copies else 0), (RouterMoved(now, router.name, hi - 1, len(copies), missed, dest_id), 0))
+    engine.commit(*events)
+    engine.metrics.forwarded += len(copies)
+    if copies:
+        evict_over_cap(engine, engine.state.by_id[dest_id], now)
+    return hi <= source.visible_seq
+
+
+def _copy(router: Router, record: Stored) -> Record:
+    return Record(
+        data=record.data,
+        tag=record.tag if router.preserve_tag else None,
+        node=record.node if router.preserve_node else None,
+        meta=record.meta,
+        hops=record.hops + 1,
+    )
+
+
+def _deliver(
+    engine: Engine, router: Router, dest: Topic | None, copies: list[Record], *, now: int, burnt: int
+) -> tuple[int, list[tuple[Event, int]]]:
+    """The events that put copies into the destination; ``burnt`` seqs before them mark what the source lost."""
+    events: list[tuple[Event, int]] = []
+    if dest is None:
+        if not router.create_dest:
+            raise NotFound(f"router {router.name!r} has no destination", code="topic_not_found")
+        check_new_topic(engine, router.dest)
+        dest_id, first_seq = engine.state.next_topic_id, 1 + burnt
+        events.append((TopicPut(now, dest_id, router.dest, DEFAULTS), dest_id))
+    else:
+        dest_id, first_seq = dest.id, dest.head_seq + 1 + burnt
+    if copies:
+        event = engine.appended(dest_id, first_seq, copies, now=now)
+        check_topic_room(dest, dest.config if dest else DEFAULTS, records=len(copies), size=len(event.blobs))
+        events.append((event, dest_id))
+    return dest_id, events

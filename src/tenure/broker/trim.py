@@ -1,0 +1,129 @@
+"""Giving space back: the oldest segment is emptied onto the tail, step by step, then dropped.
+
+The log is kept below twice its live bytes plus a few segments. So at least half of what is rewritten makes room for good, and the
+cost of rewriting stays within the cost of having written. A step moves a bounded number of bytes; other work runs between.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+
+import msgspec
+
+from tenure.broker.engine import Engine
+from tenure.broker.reader import Frame
+from tenure.core.events import Carried, TopicCarried
+from tenure.core.piece import Piece, Spot
+from tenure.core.snapshot import dump_topic
+from tenure.core.topic import Topic
+
+__all__ = ["trim_due", "trim_step"]
+
+_SPREAD_MS = 1_000
+
+
+def trim_due(engine: Engine) -> bool:
+    """Whether the log is larger than what it holds justifies."""
+    segments = engine.log.segments()
+    total = sum(segment.used_bytes for segment in segments)
+    slack = engine.settings.spare_segments * engine.settings.segment_bytes
+    return len(segments) > 1 and total > 2 * engine.state.live_bytes + slack
+
+
+def trim_step(engine: Engine) -> bool:
+    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters; True if there is more to do.
+
+    Raises Overloaded where the disk has no room left even for this; nothing is lost then, and a later step goes on.
+    """
+    state, oldest = engine.state, engine.log.segments()[0].number
+    holders = state.holders.get(oldest, set())
+    budget = engine.settings.trim_step_bytes
+    for topic_id in sorted(holders):
+        topic = state.by_id.get(topic_id)
+        if topic is not None:
+            budget -= _carry_topic(engine, topic, oldest, budget)
+            if budget <= 0:
+                return True
+        holders.discard(topic_id)
+    engine.write()
+    engine.log.drop(oldest)
+    engine.synced(engine.log.synced_batch)
+    state.holders.pop(oldest, None)
+    return trim_due(engine)
+
+
+def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int:
+    """Carry what a topic has in the segment; returns the bytes written. It is done once less than the budget was needed."""
+    spent = 0
+    while spent < budget:
+        piece = next((piece for piece in topic.pieces if piece.segment == segment), None)
+        if piece is None:
+            break
+        spent += _carry_frames(engine, topic, piece, budget - spent)
+    if spent < budget and topic.base == segment:
+        now = engine.now()
+        engine.pass_time(topic, now)
+        snapshot = dump_topic(topic, now_ms=now)
+        engine.commit((TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id), urgent=True)
+        spent += len(snapshot)
+    return spent
+
+
+def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> int:
+    """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten."""
+    taken: list[tuple[Spot, Frame, list[int]]] = []
+    size = index = 0
+    while index < len(piece.firsts) and size < budget:
+        spot = piece.spot(index)
+        alive = _alive(topic, piece, index)
+        if alive:
+            frame = engine.reader.frame(spot[1])
+            if taken and not _fits(topic, taken[-1], spot, frame):
+                break
+            taken.append((spot, frame, alive))
+            size += spot[2]
+        index += 1
+    end = piece.firsts[index] if index < len(piece.firsts) else _behind(topic, piece)
+    if not taken:
+        topic.cut_frames(piece.firsts[0], end)
+        return 0
+    event = _carried(engine, topic, taken, lo=piece.firsts[0], hi=end)
+    engine.commit((event, topic.id), urgent=True)
+    return size
+
+
+def _behind(topic: Topic, piece: Piece) -> int:
+    at = topic.pieces.index(piece) + 1
+    return topic.pieces[at].firsts[0] if at < len(topic.pieces) else topic.head_seq + 1
+
+
+def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
+    """The runs of live seqs that frame ``index`` answers for."""
+    end = piece.firsts[index + 1] if index + 1 < len(piece.firsts) else _behind(topic, piece)
+    return topic.live_runs(piece.firsts[index], end)
+
+
+def _fits(topic: Topic, last: tuple[Spot, Frame, list[int]], spot: Spot, frame: Frame) -> bool:
+    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age."""
+    spread_ms = max(_SPREAD_MS, topic.config.ttl_ms // 100)
+    return last[1].plain == frame.plain and (not topic.config.ttl_ms or spot[3] - last[0][3] <= spread_ms)
+
+
+def _carried(
+    engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[int]]], *, lo: int, hi: int
+) -> Carried:
+    seqs: list[int] = []
+    ats: list[int] = []
+    tss: list[int] = []
+    blobs: list[bytes] = []
+    for spot, frame, runs in taken:
+        for start, n in zip(runs[::2], runs[1::2], strict=True):
+            for index in frame.table.between(start, start + n):
+                seqs.append(frame.table.seq(index))
+                ats.append(spot[3] if frame.ats is None else frame.ats[index])
+                tss.append(frame.ts if frame.tss is None else frame.tss[index])
+                blobs.append(frame.blob(index))
+    ends = array("I", accumulate(map(len, blobs))).tobytes()
+    now = engine.now()
+    return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), taken[0][1].plain)
