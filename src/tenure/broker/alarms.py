@@ -25,7 +25,10 @@ class Alarm:
 
 
 class Alarms:
-    """Alarms by log time. ``check`` rings those that are due; the loop's timer calls it, and so does a clock that was moved."""
+    """Alarms by log time.
+
+    ``check`` rings those that are due; the loop's timer calls it, and so does a clock that was moved.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], int]) -> None:
         self._loop = loop

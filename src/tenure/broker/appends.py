@@ -36,7 +36,10 @@ def produce(
     create: bool = True,
     config: Mapping[str, Any] | None = None,
 ) -> Outcome[Produced]:
-    """Append records to a topic, creating it where that is allowed. Raises Invalid, NotFound, Conflict, Overloaded, Closed."""
+    """Append records to a topic, creating it where that is allowed.
+
+    Raises Invalid, NotFound, Conflict, Overloaded, Closed.
+    """
     state = engine.state
     topic = state.topics.get(name)
     batch = admit(records, engine.settings, node=node)
@@ -90,7 +93,10 @@ def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mappin
 
 
 def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Outcome[Produced] | None:
-    """The answer to an append that was made before, or None. Raises Conflict where a name was used for something else."""
+    """The answer to an append that was made before, or None.
+
+    Raises Conflict where a name was used for something else.
+    """
     settings = engine.settings
     if named.key is not None:
         check_key(named.key, bytes_max=settings.key_bytes_max)
@@ -123,13 +129,14 @@ def _by_key(engine: Engine, topic: Topic, batch: Batch, key: str, now: int) -> O
 
 
 def _check_mark(topic: Topic, named: _Name) -> None:
-    assert named.client_id is not None and named.client_seq is not None
+    assert named.client_id is not None
+    assert named.client_seq is not None
     mark = topic.marks.get(named.client_id) if topic.marks is not None else None
     if mark is None or named.client_seq > mark.last_client_seq:
         return
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if named.client_seq == mark.last_client_seq else {}
     raise Conflict(
-        f"client_seq {named.client_seq} is not above {mark.last_client_seq}, the last one taken: it was appended before",
+        f"client_seq {named.client_seq} is not above {mark.last_client_seq}: it was appended before",
         code="idempotency_conflict",
         last_client_seq=mark.last_client_seq,
         **seqs,
@@ -169,7 +176,11 @@ def _extra(
     config: TopicConfig,
     first_seq: int,
 ) -> AppendExtra:
-    extra = AppendExtra() if batch.extras is None else build_extra(batch.extras, first_seq, now=now, queue=config.type == "queue")
+    extra = (
+        AppendExtra()
+        if batch.extras is None
+        else build_extra(batch.extras, first_seq, now=now, queue=config.type == "queue")
+    )
     if len(extra.uniques) > 1 or (extra.uniques and batch.packed.count > 1):
         raise Invalid("a record with a unique_key must be appended alone")
     key = client = None
@@ -183,4 +194,3 @@ def _extra(
         client = (named.client_id, named.client_seq)
         _check_marks(engine, topic, named.client_id)
     return msgspec.structs.replace(extra, key=key, client=client)
-

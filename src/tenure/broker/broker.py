@@ -1,8 +1,9 @@
 """The broker: one writer in process, every command of the contract, nothing that polls.
 
-A command is carried out when it is called: it is decided, logged and folded before the call returns, in the order of the calls. What
-it returns is an `Answer` to await, which resolves once the write is as durable as its topic asks for. So a caller may
-send a thousand commands and then wait for one write, and a caller that awaits each one is none the wiser.
+A command is carried out when it is called: it is decided, logged and folded before the call returns, in the order of
+the calls. What it returns is an `Answer` to await, which resolves once the write is as durable as its topic asks for.
+So a caller may send a thousand commands and then wait for one write, and a caller that awaits each one is none the
+wiser.
 """
 
 from __future__ import annotations
@@ -60,27 +61,18 @@ class Broker:
     @classmethod
     async def open(
         cls,
-        home: str | Path | Disk | Log | None = None,
+        home: str | Path | Disk | FileLog | MemoryLog | None = None,
         *,
         clock: Clock | None = None,
         settings: Settings | None = None,
     ) -> Broker:
         """Open a data directory (or a disk, or a log; None keeps everything in memory) and recover what it holds.
 
-        Raises Conflict where another process has it open, Corrupt where the log is damaged, Closed where it cannot be written.
+        Raises Conflict where another process has it open, Corrupt where the log is damaged, Closed where it cannot be
+        written.
         """
         settings = settings or Settings()
-        disk: Disk | None = None
-        if isinstance(home, str | Path):
-            disk = PosixDisk(home)
-            log: Log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
-        elif home is None:
-            log = MemoryLog(segment_bytes=settings.segment_bytes)
-        elif hasattr(home, "append"):
-            log = home
-        else:
-            disk = home
-            log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
+        disk, log = _home(home, settings)
         engine = Engine(log, clock=clock or SystemClock(), settings=settings)
         try:
             engine.recover(checkpoint.load(disk) if disk is not None else ())
@@ -114,7 +106,9 @@ class Broker:
         create: bool = True,
         config: Mapping[str, Any] | None = None,
     ) -> Answer[Produced]:
-        """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only data."""
+        """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
+        data.
+        """
         self._pump.check_open()
         outcome = appends.produce(
             self._engine,
@@ -195,9 +189,7 @@ class Broker:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         self._pump.check_open()
         return self._pump.answer(
-            leases.ack(
-                self._engine, topic, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease_id, strict=strict
-            )
+            leases.ack(self._engine, topic, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease_id, strict=strict)
         )
 
     def nack(
@@ -257,7 +249,9 @@ class Broker:
         )
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
-        """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to release them."""
+        """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
+        release them.
+        """
         self._pump.check_open()
         found, _ = self._state.queue(topic)
         return self._pump.open_stream(found, node=node, max_count=max_count, lease_ms=lease_ms)
@@ -351,3 +345,13 @@ class Broker:
         """Remove a router."""
         self._pump.check_open()
         return self._pump.answer(routing.delete_router(self._engine, router))
+
+
+def _home(home: str | Path | Disk | FileLog | MemoryLog | None, settings: Settings) -> tuple[Disk | None, Log]:
+    """The log to work on, and the disk beside it where checkpoints may be kept."""
+    if home is None:
+        return None, MemoryLog(segment_bytes=settings.segment_bytes)
+    if isinstance(home, FileLog | MemoryLog):
+        return None, home
+    disk = PosixDisk(home) if isinstance(home, str | Path) else home
+    return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)

@@ -1,7 +1,8 @@
 """When the log is written and synced, and who hears of it.
 
-Everything that was appended in one turn of the loop is written together at its end. A sync runs in a thread of its own; while it
-does, whatever arrives is written and waits for the next one, so one sync serves every produce, ack and claim that waits.
+Everything that was appended in one turn of the loop is written together at its end. A sync runs in a thread of its
+own; while it does, whatever arrives is written and waits for the next one, so one sync serves every produce, ack and
+claim that waits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["Committer"]
 
 
 class Committer:
-    """Moves batches from appended to written to synced. ``on_synced`` is called after each sync, before anybody is answered."""
+    """Moves batches from appended to written to synced.
+
+    ``on_synced`` is called after each sync, before anybody is answered.
+    """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, on_synced: Callable[[], None]) -> None:
         self.engine = engine
@@ -47,7 +51,7 @@ class Committer:
         return False
 
     def wait(self, batch: int, level: Level) -> asyncio.Future[None]:
-        """A future for a batch that has not come that far yet; nobody else waits on it, so cancelling it is harmless."""
+        """A future for a batch that has not come that far yet; nobody else waits on it, so it may be cancelled."""
         future: asyncio.Future[None] = self._loop.create_future()
         (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
         self.plan()
@@ -109,7 +113,9 @@ class Committer:
         self._want_sync()
 
     def _plan_seal(self) -> None:
-        """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes unseen."""
+        """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes
+        unseen.
+        """
         if self._seal_timer is None and not self._sync_waiters:
             delay = self.engine.settings.sync_interval_ms / 1000
             self._seal_timer = self._loop.call_later(delay, self._seal)

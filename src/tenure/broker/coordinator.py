@@ -1,7 +1,8 @@
 """Everybody who waits for jobs: long polls, cohorts and work streams, fed by one pass.
 
-A pass divides what is ready among all who wait, in proportion to what each asks for, so nobody drains the head because it came
-first. Nothing polls: a pass runs when something was appended, released or acked, and when the next deadline comes.
+A pass divides what is ready among all who wait, in proportion to what each asks for, so nobody drains the head
+because it came first. Nothing polls: a pass runs when something was appended, released or acked, and when the next
+deadline comes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine: decide → append → fold, synchronously. No asyncio, no threads: the broker adds those around it.
 
-``commit`` is the only way to change anything: events go to the log first, then through ``fold``. A full disk is met by the
-append, before anything was folded. What an answer waits for is the number of the batch its events joined.
+``commit`` is the only way to change anything: events go to the log first, then through ``fold``. A full disk is met
+by the append, before anything was folded. What an answer waits for is the number of the batch its events joined.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Engine:
     # Opening
 
     def recover(self, checkpoints: Iterable[tuple[Position, bytes]] = ()) -> None:
-        """Rebuild the state from the newest usable checkpoint and the log behind it, or from the log alone; then open for writing."""
+        """Rebuild the state from the newest usable checkpoint and the log behind it, or from the log alone; then open
+        for writing.
+        """
         after: Position | None = None
         for position, payload in checkpoints:
             if self.log.contains(position):
@@ -79,7 +81,9 @@ class Engine:
         self._start_clock()
 
     def _start_clock(self) -> None:
-        """Go on with log time: by the machine's uptime where it has not rebooted since, else by the wall clock, never back."""
+        """Go on with log time: by the machine's uptime where it has not rebooted since, else by the wall clock, never
+        back.
+        """
         state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
         if not state.epoch:
             now = wall_ms

@@ -17,7 +17,9 @@ _STEP_MAX = 10_000
 
 
 def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
-    """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always stays."""
+    """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always
+    stays.
+    """
     config = topic.config
     if config.discard != "old":
         return

@@ -34,7 +34,10 @@ def claim(
     claim_id: str | None = None,
     auto_ack: bool = False,
 ) -> Outcome[Claim]:
-    """Lease up to ``max_count`` jobs to ``node``. An empty claim is an answer, not an error. Raises Overloaded at a cap."""
+    """Lease up to ``max_count`` jobs to ``node``.
+
+    An empty claim is an answer, not an error. Raises Overloaded at a cap.
+    """
     topic, queue = engine.state.queue(name)
     check_node(node)
     max_count = clamp_claim(engine, max_count)
@@ -94,7 +97,9 @@ def _take(engine: Engine, topic: Topic, queue: Queue, max_count: int, *, now: in
 
 
 def _take_readable(engine: Engine, topic: Topic, seqs: list[int], *, now: int) -> tuple[list[int], list[Stored]]:
-    """A frame cannot be read: park the jobs in it, so that the rest of the queue goes on and nothing is lost sight of."""
+    """A frame cannot be read: park the jobs in it, so that the rest of the queue goes on and nothing is lost sight
+    of.
+    """
     jobs: list[Stored] = []
     lost: dict[int, str] = {}
     for seq in seqs:
@@ -148,7 +153,9 @@ def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None) -
     if not isinstance(seqs, list | tuple | range) or not seqs:
         raise Invalid(f"seqs must be a list of 1 to {limit} integers")
     if len(seqs) > limit:
-        raise Invalid(f"{len(seqs)} seqs in one call: at most {limit}", code="batch_too_large", limit="claim_max", max=limit)
+        raise Invalid(
+            f"{len(seqs)} seqs in one call: at most {limit}", code="batch_too_large", limit="claim_max", max=limit
+        )
     if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) >= 1 << 64:
         raise Invalid("seqs must be integers as a claim answered them")
 
@@ -197,7 +204,7 @@ def nack(
     reason: str | None = None,
     dead: bool = False,
 ) -> Outcome[Settled]:
-    """Give jobs back, now or after ``delay_ms`` (left out: the queue's back-off); ``dead`` dead-letters them at once."""
+    """Give jobs back, now or after ``delay_ms`` (default: the queue's back-off); ``dead`` dead-letters them at once."""
     if delay_ms is not None and (type(delay_ms) is not int or delay_ms < 0):
         raise Invalid("delay_ms must be an integer of milliseconds, 0 or more")
     if reason is not None:
@@ -265,13 +272,13 @@ def extend(
     lease_ms: int | None = None,
 ) -> Outcome[Extension]:
     """Set the deadline of held jobs to now plus ``lease_ms``; it may be left out where a lease is named."""
-    topic, queue = engine.state.queue(name)
+    topic, _ = engine.state.queue(name)
     if lease_ms is None:
         if lease is None:
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     lease_ms = clamp_lease(lease_ms)
-    topic, queue, now, holding = _prepare(
+    topic, _, now, holding = _prepare(
         engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
     )
     batch, level, deadline = 0, Level.NOW, now + lease_ms

@@ -32,8 +32,9 @@ _encode = msgspec.json.Encoder().encode
 def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, now: int) -> tuple[int, Level]:
     """Apply the queue's strategy to these jobs; returns the batch and what an answer about it waits for.
 
-    ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq`` does both.
-    A dead-letter topic that is full, or a record that cannot be read, parks the job instead: it is never lost.
+    ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
+    does both. A dead-letter topic that is full, or a record that cannot be read, parks the job instead: it is never
+    lost.
     """
     config = topic.config
     dest_name = config.dead_letter if config.dlq_strategy != "block" else None
@@ -108,7 +109,8 @@ def redrive(
     limit: int | None = None,
     reset_deliveries: bool = True,
 ) -> Outcome[Redrive]:
-    """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came from.
+    """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
+    from.
 
     ``to`` names another target. Each job moves atomically, its provenance kept. Raises NotFound where a target is gone.
     """

@@ -1,7 +1,7 @@
 """The life of jobs as it can be followed: what the log says, in the words that people and tables use.
 
-Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from the fold and
-stamped with the deadline.
+Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from
+the fold and stamped with the deadline.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def translate(state: State, event: Event) -> Lifecycle | None:
         case Claimed():
             shared = _deliveries(topic.queue, event.runs, plus=1)
             number = lease_id(event.lease)
-            return Lifecycle(
-                "claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline + offset
-            )
+            return Lifecycle("claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline + offset)
         case Acked():
             return _row("acked", topic, ts, event.runs, node=event.node)
         case Released():

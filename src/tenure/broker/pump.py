@@ -208,5 +208,3 @@ class Pump:
 def closing() -> Closed:
     """What callers hear once the broker is closed."""
     return Closed("this broker is closed: open it again", code="shutting_down")
-
-

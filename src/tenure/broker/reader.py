@@ -27,9 +27,8 @@ class Table:
 
     def __init__(self, event: Appended | Carried) -> None:
         self.ends: array[int] = ends_of(event.ends, len(event.blobs))
-        carried = isinstance(event, Carried)
-        self.first_seq = event.lo if carried else event.first_seq
-        self.seqs: list[int] | None = event.seqs if carried else None
+        self.first_seq = event.lo if isinstance(event, Carried) else event.first_seq
+        self.seqs: list[int] | None = event.seqs if isinstance(event, Carried) else None
 
     def between(self, lo: int, hi: int) -> range:
         """The indices of the records with seqs in ``[lo, hi)``."""
@@ -59,10 +58,9 @@ class Frame:
         self.table = Table(event)
         self.blobs = event.blobs
         self.plain = event.plain
-        if isinstance(event, Carried):
-            self.ts, self.tss, self.ats = 0, event.tss, event.ats
-        else:
-            self.ts, self.tss, self.ats = event.ts, None, None
+        self.ts = 0 if isinstance(event, Carried) else event.ts
+        self.tss: list[int] | None = event.tss if isinstance(event, Carried) else None
+        self.ats: list[int] | None = event.ats if isinstance(event, Carried) else None
 
     def blob(self, index: int) -> bytes:
         """The bytes of record ``index``."""
@@ -75,7 +73,9 @@ class Frame:
         return Stored(self.table.seq(index), ts, data, extras.tag, extras.node, extras.meta, extras.hops)
 
     def records(self, lo: int, hi: int) -> list[Stored]:
-        """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time goes."""
+        """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time
+        goes.
+        """
         chosen = self.table.between(lo, hi)
         if not self.plain or self.tss is not None or not chosen:
             return [self.record(index) for index in chosen]

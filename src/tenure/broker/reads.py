@@ -88,7 +88,9 @@ def delete_records(
     match: object = None,
     seqs: Sequence[int] | None = None,
 ) -> Outcome[Deletion]:
-    """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is given."""
+    """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is
+    given.
+    """
     topic = engine.state.topic(name)
     if before_seq is None and match is None and seqs is None:
         raise Invalid("say what to delete: before_seq, match or seqs")
@@ -118,7 +120,9 @@ def _victims(
         wanted = parse_match(match, bytes_max=engine.settings.tag_bytes_max)
         if topic.tags is None:
             return []
-        chosen = set(topic.tags.exact(wanted.exact) if wanted.exact is not None else topic.tags.prefix(wanted.prefix or ""))
+        chosen = set(
+            topic.tags.exact(wanted.exact) if wanted.exact is not None else topic.tags.prefix(wanted.prefix or "")
+        )
     if seqs is not None:
         _check_seqs(engine, seqs)
         chosen = set(seqs) if chosen is None else chosen & set(seqs)

@@ -45,8 +45,8 @@ class Produced(msgspec.Struct, frozen=True, gc=False):
 class Claim(msgspec.Struct, frozen=True):
     """Jobs held by ``node`` until ``deadline`` (wall ms) under one lease; ``ready`` is what still waits.
 
-    ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the count of
-    those jobs that were delivered before.
+    ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the
+    count of those jobs that were delivered before.
     """
 
     topic: str

@@ -42,4 +42,6 @@ def check_new_topic(engine: Engine, name: str) -> None:
     check_topic_name(name)
     limit = engine.settings.topics_max
     if limit and len(engine.state.topics) >= limit:
-        raise Overloaded(f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit)
+        raise Overloaded(
+            f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit
+        )

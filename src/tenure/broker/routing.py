@@ -33,7 +33,7 @@ def put_router(
     filter: Any = None,
     allow_cycle: bool = False,
 ) -> Outcome[tuple[Router, bool]]:
-    """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle nobody allowed."""
+    """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
     check_router_name(name)
     check_topic_name(source)
     check_topic_name(dest)
@@ -131,7 +131,9 @@ def _step(engine: Engine, source: Topic, router: Router) -> bool:
             return False
     else:
         dest_id = 0
-    events.insert(len(events) - (1 if copies else 0), (RouterMoved(now, router.name, hi - 1, len(copies), missed, dest_id), 0))
+    events.insert(
+        len(events) - (1 if copies else 0), (RouterMoved(now, router.name, hi - 1, len(copies), missed, dest_id), 0)
+    )
     engine.commit(*events)
     engine.metrics.forwarded += len(copies)
     if copies:

@@ -18,7 +18,8 @@ __all__ = ["Subscription", "WorkStream"]
 class WorkStream:
     """Jobs pushed to one connection, at most ``max_count`` of them unsettled at once.
 
-    ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of that node.
+    ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
+    that node.
     """
 
     def __init__(
@@ -104,7 +105,10 @@ class WorkStream:
 
 
 class Subscription:
-    """Lifecycle rows as they happen. A reader that lets too many pile up is cut off with Overloaded, so memory stays bounded."""
+    """Lifecycle rows as they happen.
+
+    A reader that lets too many pile up is cut off with Overloaded, so memory stays bounded.
+    """
 
     def __init__(self, topic: str | None, *, rows_max: int, on_close: Callable[[Subscription], None]) -> None:
         self.topic = topic
@@ -151,4 +155,3 @@ class Subscription:
             self._closed = True
             self._arrival.set()
             self._on_close(self)
-

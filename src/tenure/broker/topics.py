@@ -134,7 +134,9 @@ def _parse_cursor(cursor: str) -> str:
 
 
 def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Outcome[tuple[bool, list[str]]]:
-    """Delete a topic, its records and the routers at either end; the reply says whether it was there and which routers went."""
+    """Delete a topic, its records and the routers at either end; the reply says whether it was there and which
+    routers went.
+    """
     check_topic_name(name)
     topic = engine.state.topics.get(name)
     if topic is None:

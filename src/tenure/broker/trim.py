@@ -1,7 +1,8 @@
 """Giving space back: the oldest segment is emptied onto the tail, step by step, then dropped.
 
-The log is kept below twice its live bytes plus a few segments. So at least half of what is rewritten makes room for good, and the
-cost of rewriting stays within the cost of having written. A step moves a bounded number of bytes; other work runs between.
+The log is kept below twice its live bytes plus a few segments. So at least half of what is rewritten makes room for
+good, and the cost of rewriting stays within the cost of having written. A step moves a bounded number of bytes; other
+work runs between.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def trim_due(engine: Engine) -> bool:
 
 
 def trim_step(engine: Engine) -> bool:
-    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters; True if there is more to do.
+    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters; True if there is
+    more to do.
 
     Raises Overloaded where the disk has no room left even for this; nothing is lost then, and a later step goes on.
     """
@@ -54,7 +56,9 @@ def trim_step(engine: Engine) -> bool:
 
 
 def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int:
-    """Carry what a topic has in the segment; returns the bytes written. It is done once less than the budget was needed."""
+    """Carry what a topic has in the segment; returns the bytes written. It is done once less than the budget was
+    needed.
+    """
     spent = 0
     while spent < budget:
         piece = next((piece for piece in topic.pieces if piece.segment == segment), None)
@@ -110,9 +114,7 @@ def _fits(topic: Topic, last: tuple[Spot, Frame, list[int]], spot: Spot, frame: 
     return last[1].plain == frame.plain and (not topic.config.ttl_ms or spot[3] - last[0][3] <= spread_ms)
 
 
-def _carried(
-    engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[int]]], *, lo: int, hi: int
-) -> Carried:
+def _carried(engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[int]]], *, lo: int, hi: int) -> Carried:
     seqs: list[int] = []
     ats: list[int] = []
     tss: list[int] = []

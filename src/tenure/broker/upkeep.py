@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
 
 from tenure.broker.committer import Committer
 from tenure.broker.engine import Engine
@@ -10,6 +12,7 @@ from tenure.broker.trim import trim_due, trim_step
 from tenure.errors import TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
+from tenure.log.home import Position
 
 __all__ = ["Upkeep"]
 
@@ -38,8 +41,8 @@ class Upkeep:
         if not self._checkpointing and self._disk is not None and self._engine.log_bytes > self._checkpoint_due_bytes:
             self._start(self._checkpoint())
 
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -70,7 +73,7 @@ class Upkeep:
         finally:
             self._checkpointing = False
 
-    async def _save(self, position: checkpoint.Position, payload: bytes) -> None:
+    async def _save(self, position: Position, payload: bytes) -> None:
         disk = self._disk
         assert disk is not None
         await self._committer.run_in_thread(lambda: checkpoint.save(disk, position, payload))
@@ -85,8 +88,6 @@ class Upkeep:
         engine = self._engine
         await self._committer.finish()
         if self._committer.failed is None and self._disk is not None:
-            try:
+            with suppress(TenureError):  # only a cache: without it the next opening takes longer
                 checkpoint.save(self._disk, engine.log.position(), engine.checkpoint())
-            except TenureError:
-                pass  # only a cache: the next opening takes longer
         engine.log.close()

@@ -47,7 +47,9 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 class Waiting:
-    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling it gives back what it got."""
+    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling it gives back what it
+    got.
+    """
 
     def __init__(self, pump: Pump, topic: Topic, asked: Asked, *, wait_ms: int) -> None:
         pump.check_waiters()
@@ -105,9 +107,7 @@ class Reading:
         self._future: asyncio.Future[Difference] | None = None
 
     def _look(self) -> Difference:
-        return reads.diff(
-            self._pump.engine, self._name, from_seq=self._from_seq, limit=self._limit, node=self._node
-        )
+        return reads.diff(self._pump.engine, self._name, from_seq=self._from_seq, limit=self._limit, node=self._node)
 
     def start(self, wait_ms: int) -> None:
         """Wait that long if nothing is there yet."""

@@ -68,7 +68,7 @@ def _refuse_fresh(topic: Topic, queue: Queue) -> None:
     if topic.visible_seq < queue.cursor:
         return  # nothing fresh is there to refuse
     raise Overloaded(
-        f"more than {topic.config.max_ack_holes} holes are open below seq {queue.acked_max}: ack or release those jobs first",
+        f"more than {topic.config.max_ack_holes} holes are open below seq {queue.acked_max}: ack those jobs first",
         code="ack_hole_cap_exceeded",
         limit="max_ack_holes",
         max=topic.config.max_ack_holes,
@@ -134,7 +134,8 @@ def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
 def ack_holes(topic: Topic, queue: Queue) -> int:
     """How many maximal runs of unacked seqs lie below the highest acked one; parked and delayed jobs do not count.
 
-    Counted from the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs in the window.
+    Counted from the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs in the
+    window.
     """
     lo, hi = topic.floor, queue.acked_max
     if lo > hi or not topic.dead:
@@ -144,5 +145,6 @@ def ack_holes(topic: Topic, queue: Queue) -> int:
         settled.update(queue.parked)
     settled.remove_range(hi + 1, (1 << 63))
     settled.add_range(lo - 1, lo)
-    # A hole starts behind every settled seq (or the floor's edge) whose follower is not settled; the highest acked seq ends the last.
+    # A hole starts behind every settled seq (or the floor's edge) whose follower is not settled; the highest acked
+    # seq ends the last.
     return len(settled) - settled.intersection_cardinality(settled.shift(-1)) - 1

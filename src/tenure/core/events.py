@@ -1,8 +1,8 @@
 """What happened, in the words that are logged. State is a fold over these and nothing else.
 
-Every event carries ``at``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and apart:
-a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the end, with a
-default, and never moved. Kinds below 16 belong to the log.
+Every event carries ``at``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
+apart: a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the
+end, with a default, and never moved. Kinds below 16 belong to the log.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What an append carries beyond bare records; absent on the hot path.
 
     ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
-    (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq).
+    (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
+    flat ``[seq, count, …]`` for jobs that come back with a past.
     """
 
     tagged: bool = False
@@ -91,6 +92,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     uniques: list[tuple[int, str]] = []
     key: tuple[bytes, int, int] | None = None
     client: tuple[str, int] | None = None
+    deliveries: list[int] = []
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):
@@ -161,7 +163,10 @@ class Released(Event, frozen=True, gc=False, array_like=True):
 
 
 class Extended(Event, frozen=True, gc=False, array_like=True):
-    """A new deadline for jobs already held. ``cause`` is ``extend``, or ``sync`` where a slow disk ate into the lease."""
+    """A new deadline for jobs already held.
+
+    ``cause`` is ``extend``, or ``sync`` where a slow disk ate into the lease.
+    """
 
     topic: int
     runs: list[int]
@@ -173,7 +178,8 @@ class Extended(Event, frozen=True, gc=False, array_like=True):
 class DeadLettered(Event, frozen=True, gc=False, array_like=True):
     """Jobs taken out of circulation: moved to ``dest`` and removed here, or parked in place, or both, or dropped.
 
-    ``action`` is ``move``, ``park``, ``copy`` (parked here, a copy there) or ``drop``. ``bytes`` is what left the queue.
+    ``action`` is ``move``, ``park``, ``copy`` (parked here, a copy there) or ``drop``. ``bytes`` is what left the
+    queue.
     """
 
     topic: int

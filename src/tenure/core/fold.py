@@ -1,7 +1,8 @@
 """``fold(state, event, location)``: the one place where state changes.
 
-The same function runs when an event has just been decided and when the log is read back, so what was answered and what a
-restart rebuilds cannot differ. An event about a topic whose base has not come yet in a replay builds its index and nothing else.
+The same function runs when an event has just been decided and when the log is read back, so what was answered and
+what a restart rebuilds cannot differ. An event about a topic whose base has not come yet in a replay builds its index
+and nothing else.
 """
 
 from __future__ import annotations
@@ -138,6 +139,9 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
         for seq, key in extra.uniques:
             topic.queue.uniques[key] = seq
             topic.queue.uniques_by_seq[seq] = key
+        for seq, deliveries in zip(extra.deliveries[::2], extra.deliveries[1::2], strict=True):
+            topic.queue.deliveries[seq] = deliveries
+            topic.queue.seasoned_max = seq
     if extra.key is not None:
         if topic.keys is None:
             topic.keys = KeyWindow()
@@ -145,7 +149,7 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
         topic.keys.expire(event.at)
         digest, payload, expires_ms = extra.key
         topic.keys.put(
-            digest, now_ms=event.at, first_seq=event.first_seq, count=event.count, payload=payload, expires_ms=expires_ms
+            digest, first_seq=event.first_seq, count=event.count, payload_digest=payload, expires_ms=expires_ms
         )
         state.idempotency_keys += len(topic.keys) - before
     if extra.client is not None:
@@ -204,6 +208,15 @@ def _remove(state: State, topic: Topic, runs: list[int], *, records: int, size: 
             topic.queue.forget_range(lo, lo + n)
         topic.bury(lo, lo + n)
     topic.count -= records
+    _lighten(state, topic, size)
+    if topic.tags is not None:
+        topic.tags.sweep(2 * records)
+
+
+def _lighten(state: State, topic: Topic, size: int) -> None:
+    """A topic weighs less; an empty one weighs nothing, even if a damaged frame once had to be guessed at."""
+    if not topic.count:
+        size = topic.bytes
     topic.bytes -= size
     state.live_bytes -= size
 
@@ -244,11 +257,12 @@ def _acked(state: State, event: Acked, location: int) -> None:
     if queue.deliveries or queue.uniques_by_seq or queue.histories:
         for seq in each(runs):
             queue.forget_stories(seq)
+    if topic.tags is not None:
+        topic.tags.sweep(2 * count(runs))
     highest = runs[-2] + runs[-1] - 1
     if highest > queue.acked_max:
         queue.acked_max = highest
-    topic.bytes -= event.bytes
-    state.live_bytes -= event.bytes
+    _lighten(state, topic, event.bytes)
 
 
 def _released(state: State, event: Released, location: int) -> None:

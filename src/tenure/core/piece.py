@@ -1,6 +1,7 @@
 """Where a topic's frames lie, one piece per segment, in arrays rather than objects.
 
-A million single appends cost 24 bytes each here and nothing else. A piece goes with its segment, so no array is ever shifted.
+A million single appends cost 24 bytes each here and nothing else. A piece goes with its segment, so no array is ever
+shifted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-__all__ = ["Piece", "Spot", "find", "replace_frames", "spots"]
+__all__ = ["Piece", "Spot", "cut", "find", "replace_frames", "spots"]
 
 Spot = tuple[int, int, int, int]
 """A frame: (first seq, location, bytes of its blobs, log time of its append)."""
@@ -47,7 +48,7 @@ class Piece:
 
 def replace_frames(pieces: list[Piece], lo: int, hi: int, frame: Spot) -> None:
     """Put one frame in the place of all those whose first seq lies in ``[lo, hi)``; there may be none of them."""
-    at = _cut(pieces, lo, hi)
+    at = cut(pieces, lo, hi)
     first_seq, location, size, time_ms = frame
     before = pieces[at - 1] if at else None
     if before is None or before.segment != location >> 32:
@@ -59,8 +60,10 @@ def replace_frames(pieces: list[Piece], lo: int, hi: int, frame: Spot) -> None:
     before.times.append(time_ms)
 
 
-def _cut(pieces: list[Piece], lo: int, hi: int) -> int:
-    """Take the frames out that start in ``[lo, hi)``; return the index of the first piece that lies wholly behind them."""
+def cut(pieces: list[Piece], lo: int, hi: int) -> int:
+    """Take the frames out that start in ``[lo, hi)``; return the index of the first piece that lies wholly behind
+    them.
+    """
     at = 0
     while at < len(pieces) and pieces[at].firsts[0] < hi:
         piece = pieces[at]

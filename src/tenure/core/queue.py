@@ -1,8 +1,8 @@
 """Who holds what: the folded state of a queue, and the passing of time on it.
 
-Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, ``delayed`` or
-``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline lies before the time it is given, and
-it is called with the time of every event that is folded, so a replay ends the same leases.
+Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, ``delayed``
+or ``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline lies before the time it is
+given, and it is called with the time of every event that is folded, so a replay ends the same leases.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ class Ended(NamedTuple):
 class Queue:
     """The folded state of one queue.
 
-    ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a job in
-    flight without an entry is on its first delivery. ``next_at`` is the earliest log time at which time alone changes anything.
+    ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
+    job in flight without an entry is on its first delivery. ``seasoned_max`` is the highest seq that was appended
+    with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
     """
 
     __slots__ = (
@@ -88,6 +89,7 @@ class Queue:
         "next_at",
         "parked",
         "reclaim",
+        "seasoned_max",
         "uniques",
         "uniques_by_seq",
         "wall_delays",
@@ -98,6 +100,7 @@ class Queue:
         self.acked_max = 0
         self.dead_lettered = 0
         self.expired = 0
+        self.seasoned_max = 0
         self.next_at = NEVER
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
@@ -118,8 +121,8 @@ class Queue:
     def hold(self, lease: Lease) -> None:
         """Put a lease's jobs in flight; they leave wherever they waited, and count one delivery more."""
         in_flight, runs = self.in_flight, lease.runs
-        if runs[0] < self.cursor:
-            self._leave_reclaim(runs)
+        if runs[0] < self.cursor or runs[-2] <= self.seasoned_max:
+            self._count_again(runs)
         if len(runs) == 2 and runs[1] == 1:
             in_flight[runs[0]] = lease
         else:
@@ -131,14 +134,14 @@ class Queue:
             self.claims[lease.claim_id] = lease.number
         self._watch(lease)
 
-    def _leave_reclaim(self, runs: list[int]) -> None:
-        deliveries, reclaim = self.deliveries, self.reclaim
+    def _count_again(self, runs: list[int]) -> None:
+        """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
+        deliveries, known = self.deliveries, max(self.cursor, self.seasoned_max + 1)
         for i in range(0, len(runs), 2):
-            for seq in range(runs[i], min(runs[i] + runs[i + 1], self.cursor)):
-                reclaim.remove(seq)
-                past = deliveries.get(seq, 0)
-                if past:
-                    deliveries[seq] = past + 1
+            for seq in range(runs[i], min(runs[i] + runs[i + 1], known)):
+                self.reclaim.discard(seq)
+                if seq in deliveries:
+                    deliveries[seq] += 1
 
     def _watch(self, lease: Lease) -> None:
         lease.queued = lease.deadline
@@ -201,9 +204,7 @@ class Queue:
                 self._watch(lease)
 
     def _split(self, lease: Lease, seqs: list[int], *, deadline: int) -> Lease:
-        part = Lease(
-            lease.number, lease.node, lease.since, deadline, len(seqs), to_runs(seqs), None, lease.sibling, 0
-        )
+        part = Lease(lease.number, lease.node, lease.since, deadline, len(seqs), to_runs(seqs), None, lease.sibling, 0)
         lease.sibling = part
         lease.left -= len(seqs)
         self.in_flight.update(dict.fromkeys(seqs, part))
@@ -272,10 +273,13 @@ class Queue:
 
     # Time
 
-    def pass_time(self, now: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None) -> int:
+    def pass_time(
+        self, now: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+    ) -> int:
         """Let log time reach ``now``; returns the lowest seq that came back from a lease, or NEVER.
 
-        A lease ends once ``now`` is past its deadline, a delay once ``now`` has reached it. Asking twice changes nothing.
+        A lease ends once ``now`` is past its deadline, a delay once ``now`` has reached it. Asking twice changes
+        nothing.
         """
         lowest = NEVER
         while self.deadlines and self.deadlines[0] >> 64 < now:
@@ -302,9 +306,11 @@ class Queue:
                 self.reclaim.add(seq)
 
     def _meet_deadline(self, entry: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        """One heap entry came up: the parts of its lease that it stands for end, or are watched anew where they were extended.
+        """One heap entry came up: the parts of its lease that it stands for end, or are watched anew where they were
+        extended.
 
-        An extended part goes back into the heap even if it ran out too, so that leases always end in the order of their deadlines.
+        An extended part goes back into the heap even if it ran out too, so that leases always end in the order of
+        their deadlines.
         """
         lowest, first = NEVER, self.leases.get(entry & _LOW)
         for part in list(_chain(first)):

@@ -12,7 +12,10 @@ __all__ = ["Router", "find_cycle"]
 
 
 class Router(msgspec.Struct, kw_only=True):
-    """The folded state of one router. ``cursor`` is the last source seq passed on, ``missed`` what the source lost first."""
+    """The folded state of one router.
+
+    ``cursor`` is the last source seq passed on, ``missed`` what the source lost first.
+    """
 
     name: str
     source: str

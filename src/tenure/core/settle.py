@@ -48,8 +48,9 @@ def sift(
 ) -> Holding:
     """Tell the seqs that ``node`` holds from those it does not. The caller has let time pass.
 
-    ``lease`` alone stands for everything still held under it; with ``seqs`` it fences them all; ``lease_ids`` fence one each.
-    ``strict`` raises LeaseLost if a seq that is still alive is not the caller's; a seq already gone is only skipped.
+    ``lease`` alone stands for everything still held under it; with ``seqs`` it fences them all; ``lease_ids`` fence
+    one each. ``strict`` raises LeaseLost if a seq that is still alive is not the caller's; a seq already gone is only
+    skipped.
     """
     number = parse_lease_id(lease) if lease is not None else None
     if seqs is None:
@@ -96,7 +97,9 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
     if len(lease_ids) != seq_count:
-        raise Invalid(f"lease_ids has {len(lease_ids)} entries for {seq_count} seqs: give one per seq, in the same order")
+        raise Invalid(
+            f"lease_ids has {len(lease_ids)} entries for {seq_count} seqs: give one per seq, in the same order"
+        )
     fences = [parse_lease_id(value) for value in lease_ids]
     return [fence if number is None or fence == number else 0 for fence in fences]
 

@@ -44,6 +44,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     parked: list[tuple[int, str]]
     histories: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
+    seasoned_max: int
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +57,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     head_seq: int
     floor: int
     count: int
-    bytes: int
+    live_bytes: int
     cap_floor: int
     ttl_floor: int
     trim_seq: int
@@ -106,9 +107,9 @@ _decode_state = msgspec.msgpack.Decoder(StateSnapshot).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
-def dump_topic(topic: Topic) -> bytes:
+def dump_topic(topic: Topic, *, now_ms: int) -> bytes:
     """Everything that is folded of a topic except where its frames lie."""
-    return _encode(_topic_snapshot(topic))
+    return _encode(_topic_snapshot(topic, now_ms))
 
 
 def load_topic(data: bytes | msgspec.Raw) -> Topic:
@@ -129,7 +130,7 @@ def load_state(state: State, data: bytes | msgspec.Raw) -> None:
 def dump_checkpoint(state: State) -> bytes:
     """The whole state, topics by id."""
     topics = [
-        (_topic_snapshot(topic), topic.base, [_piece_snapshot(piece) for piece in topic.pieces])
+        (_topic_snapshot(topic, state.log_ms), topic.base, [_piece_snapshot(piece) for piece in topic.pieces])
         for _, topic in sorted(state.by_id.items())
     ]
     return _encode(Checkpoint(_state_snapshot(state), topics))
@@ -179,7 +180,7 @@ def _restore_state(state: State, snapshot: StateSnapshot) -> None:
         queue.plan(state.wall_offset_ms)
 
 
-def _topic_snapshot(topic: Topic) -> TopicSnapshot:
+def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
     return TopicSnapshot(
         topic.id,
         topic.name,
@@ -196,9 +197,9 @@ def _topic_snapshot(topic: Topic) -> TopicSnapshot:
         topic.last_write_ms,
         topic.dead.serialize() if topic.dead else b"",
         _queue_snapshot(topic.queue) if topic.queue is not None else None,
-        topic.keys.dump() if topic.keys else None,
+        topic.keys.dump(now_ms=now_ms) if topic.keys else None,
         topic.marks.dump() if topic.marks else None,
-        topic.tags.dump() if topic.tags else None,
+        topic.tags.dump() if topic.tags is not None and topic.count else None,
     )
 
 
@@ -206,7 +207,7 @@ def _topic_from(snapshot: TopicSnapshot) -> Topic:
     topic = Topic(snapshot.id, snapshot.name, shared(snapshot.config))
     topic.created_ms = snapshot.created_ms
     topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
-    topic.count, topic.bytes = snapshot.count, snapshot.bytes
+    topic.count, topic.bytes = snapshot.count, snapshot.live_bytes
     topic.cap_floor, topic.ttl_floor = snapshot.cap_floor, snapshot.ttl_floor
     topic.trim_seq, topic.trim_missed = snapshot.trim_seq, snapshot.trim_missed
     topic.evict_from = snapshot.floor
@@ -240,12 +241,13 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         sorted(queue.parked.items()),
         list(queue.histories.items()),
         sorted(queue.uniques_by_seq.items()),
+        queue.seasoned_max,
     )
 
 
 def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue = Queue()
-    queue.acked_max = snapshot.acked_max
+    queue.acked_max, queue.seasoned_max = snapshot.acked_max, snapshot.seasoned_max
     queue.dead_lettered, queue.expired = snapshot.dead_lettered, snapshot.expired
     for number, node, since, deadline, runs, claim_id in snapshot.leases:
         _restore_lease(queue, Lease(number, node, since, deadline, count(runs), runs, claim_id))
@@ -267,7 +269,6 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
 
 def _restore_lease(queue: Queue, lease: Lease) -> None:
     first = queue.leases.get(lease.number)
-    queue.cursor = 1  # so that holding does not look for the jobs in the reclaim set
     queue.hold(lease)
     if first is not None:
         last = first

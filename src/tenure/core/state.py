@@ -17,8 +17,9 @@ _COUNTER_BITS = 40
 class State:
     """One plain mutable object that only ``fold`` changes.
 
-    ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders`` says which
-    topics have frames or their base in a segment. ``ended`` collects leases that ran out, where somebody listens.
+    ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
+    says which topics have frames or their base in a segment. ``ended`` collects leases that ran out, where somebody
+    listens.
     """
 
     __slots__ = (
@@ -64,7 +65,10 @@ class State:
 
     @property
     def next_lease(self) -> int:
-        """The number for the next lease. The epoch is durable before any claim, so a lost event cannot make one repeat."""
+        """The number for the next lease.
+
+        The epoch is durable before any claim, so a lost event cannot make one repeat.
+        """
         return self.epoch << _COUNTER_BITS | self.leases_given + 1
 
     def topic(self, name: str) -> Topic:

@@ -1,7 +1,7 @@
 """A topic: a log of records by seq, with floors, caps and windows. A queue is a topic with leases on top.
 
-Seqs count from 1 without gaps. Everything below ``floor`` is dead; above it, ``dead`` says which are. The state is shaped for
-speed (arrays, bitmaps, plain ints) and only ``fold`` changes it.
+Seqs count from 1 without gaps. Everything below ``floor`` is dead; above it, ``dead`` says which are. The state is
+shaped for speed (arrays, bitmaps, plain ints) and only ``fold`` changes it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
-from tenure.core.piece import Piece
+from tenure.core.piece import Piece, cut
 from tenure.core.ranges import first_absent
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ __all__ = ["Topic"]
 class Topic:
     """The folded state of one topic. What most topics never need is None until it is used, so an empty one is small.
 
-    ``evict_from`` is a hint: no unleased record below it is left for eviction to look at. ``cap_floor`` and ``ttl_floor`` are
-    one above the highest seq lost to each. ``trim_seq`` is the seq burnt to mark records that a router's source lost.
-    Not folded: ``durable_seq`` (the last synced seq), ``last_read_ms`` (wall).
+    ``evict_from`` is a hint: no unleased record below it is left for eviction to look at. ``cap_floor`` and
+    ``ttl_floor`` are one above the highest seq lost to each. ``trim_seq`` is the seq burnt to mark records that a
+    router's source lost. Not folded: ``durable_seq`` (the last synced seq), ``last_read_ms`` (wall).
     """
 
     __slots__ = (
@@ -151,9 +151,13 @@ class Topic:
             self.dead = None
 
     def _emptied(self) -> None:
-        self.dead = None
+        self.dead = self.tags = None
         if len(self.pieces) > 1 or (self.pieces and len(self.pieces[0].firsts) > 256):
             self.pieces = []
+
+    def cut_frames(self, lo: int, hi: int) -> None:
+        """Forget the frames that start in ``[lo, hi)``; nothing alive is in them."""
+        cut(self.pieces, lo, hi)
 
     def forget_pieces(self) -> None:
         """Let go of pieces whose every seq is dead."""

@@ -6,7 +6,7 @@ disk in microseconds, and so that a home on object storage can follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from tenure.errors import TenureError
@@ -73,6 +73,8 @@ class Log(Protocol):
     synced_batch: int
     #: Set for good once a write or a sync failed: what callers that wait for a sync are told.
     failed: TenureError | None
+    #: Asked, when a new segment is begun, for the entries it starts with; None for none.
+    preamble: Callable[[], Sequence[Entry]] | None
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
         """Join frames to the pending batch, all of them or none; return their locations.
@@ -95,6 +97,9 @@ class Log(Protocol):
 
     def seal(self) -> None:
         """Write what is pending, sync it, and log a synced witness of that sync, unless there is one already."""
+
+    def witness(self) -> bool:
+        """Join a witness of the last sync to the pending batch; False where there is none to give, or one already."""
 
     def read(self, location: int) -> tuple[int, int, bytes]:
         """Give (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""

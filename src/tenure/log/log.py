@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -52,6 +52,7 @@ class FileLog:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
+        self.preamble: Callable[[], Sequence[Entry]] | None = None
         #: What the recovery found; None until the first replay is exhausted.
         self.report: RecoveryReport | None = None
         self._disk = disk
@@ -184,6 +185,14 @@ class FileLog:
             self.sync()
             self._sealed_batch = self.written_batch
 
+    def witness(self) -> bool:
+        self._check_ready()
+        if self._pending or self.synced_batch < self.written_batch or self._sealed_batch == self.written_batch:
+            return False
+        self._append_own(KIND_SEAL, b"")
+        self._sealed_batch = self.pending_batch
+        return True
+
     # Reading.
 
     def read(self, location: int) -> tuple[int, int, bytes]:
@@ -309,12 +318,17 @@ class FileLog:
         need = HEADER_BYTES + len(body)
         if self._end + need > self._capacity:
             self._roll(need)
-        self._pending.append((kind, 0, body))
+        self._join((kind, 0, body))
+
+    def _join(self, entry: Entry) -> None:
+        self._pending.append(entry)
         self._locations.append(self._base + self._end)
-        self._end += need
+        self._end += HEADER_BYTES + len(entry[2])
 
     def _roll(self, need: int) -> None:
         """Go on in a new segment. Everything before it is synced first, so its existence is a witness."""
+        preamble = () if self.preamble is None else self.preamble()
+        need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
         size = max(self._segment_bytes, HEAD_BYTES + need + self._reserve_bytes + self._own_bytes)
         if size > _OFFSET_MAX:
             raise Invalid(f"{need} bytes in one append are more than a segment can hold")
@@ -333,6 +347,8 @@ class FileLog:
         self._heads.append(head)
         self._salts[head.number] = head.salt
         self._use(head, file, end=HEAD_BYTES, capacity=size)
+        for entry in preamble:
+            self._join(entry)
         with suppress(OSError):  # Only room is lost: the head of the next segment says where this one ends.
             self._disk.truncate(old, old_end)
         self._files.unpin(before.number)

@@ -6,7 +6,7 @@ alike, so that code written for one runs on the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tenure.errors import Closed, Invalid, NotFound, TenureError
 from tenure.log.frame import HEADER_BYTES
@@ -43,6 +43,7 @@ class MemoryLog:
         self.pending_batch = 1
         self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
+        self.preamble: Callable[[], Sequence[Entry]] | None = None
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
         self._written_end = HEAD_BYTES
@@ -62,7 +63,12 @@ class MemoryLog:
         need = sum(HEADER_BYTES + len(body) for _, _, body in entries)
         current = self._segments[-1]
         if current.end + need > self._segment_bytes and current.end > HEAD_BYTES:
+            preamble = () if self.preamble is None else self.preamble()
             current = self._roll()
+            self._join(current, preamble)
+        return self._join(current, entries)
+
+    def _join(self, current: _Segment, entries: Sequence[Entry]) -> list[int]:
         locations = []
         for entry in entries:
             locations.append(current.number << 32 | current.end)
@@ -99,6 +105,10 @@ class MemoryLog:
         if self._sealed_batch != self.written_batch:
             self._own_batch()
             self._sealed_batch = self.written_batch
+
+    def witness(self) -> bool:
+        """There is no damage to witness against."""
+        return False
 
     def read(self, location: int) -> tuple[int, int, bytes]:
         for segment in self._segments:
