@@ -106,8 +106,10 @@ def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> I
     known bytes first, then what the numbers may be, and the checksum last. Frames inside frames cannot pass (see
     above).
     """
-    pattern = _pattern(batch)
+    if end - start < HEADER_BYTES:
+        return
     batch_max = batch + (end - start) // HEADER_BYTES + 1
+    pattern = _pattern(batch, batch_max)
     offset = start
     while end - offset >= HEADER_BYTES:
         chunk = read(min(CHUNK_BYTES, end - offset), offset)
@@ -141,8 +143,14 @@ def nonzero_end(read: Read, start: int, *, end: int) -> int:
     return found
 
 
-def _pattern(batch: int) -> re.Pattern[bytes]:
-    """Match at the top three bytes of a batch number near ``batch``, with flags and padding as they must be."""
-    top = (batch >> 40).to_bytes(3, "little")
-    first, others = re.escape(top[:1]), re.escape(top[1:])
-    return re.compile(rb"(?s)(?<!\0\0\0\0\0)" + first + rb"(?=" + others + rb".{8}.[\0-\x03]\0\0)")
+def _pattern(batch: int, batch_max: int) -> re.Pattern[bytes]:
+    """Match at the top three bytes of a batch number in that range, with flags and padding as they must be.
+
+    Where those bytes are zero the five before them are not all zero too, which keeps empty space from matching.
+    """
+    choices = []
+    for top in sorted({batch >> 40, batch_max >> 40}):
+        packed = top.to_bytes(3, "little")
+        head = b"" if top else rb"(?<!\0\0\0\0\0)"
+        choices.append(head + re.escape(packed[:1]) + rb"(?=" + re.escape(packed[1:]) + rb".{8}.[\0-\x03]\0\0)")
+    return re.compile(rb"(?s)" + b"|".join(choices))

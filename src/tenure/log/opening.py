@@ -85,7 +85,7 @@ def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
 
     The torn tail is zeroed. What no frame says was synced is written once more: after a failed sync of the process
     before, those pages may look clean in memory although they never reached the disk, and a sync alone would not save
-    them.
+    them. The names are synced too: that process may have been killed between a rename and the sync of its directory.
     """
     file = disk.open(segment_name(scan.end.segment), write=True)
     try:
@@ -104,6 +104,8 @@ def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
             if error.errno not in NO_ROOM:
                 raise
         disk.sync(file)
+        disk.sync_dir(SEGMENTS)
+        disk.sync_dir("")
         return file, disk.size(file)
     except BaseException:
         disk.close(file)

@@ -1,0 +1,308 @@
+"""Every disk call of every scenario fails once, in every way: the loop "fail at call 1, 2, 3 … until it passes"."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
+from tenure.log import FileLog, checkpoint
+from tenure.testing.simdisk import CrashMode, Failure, PowerLoss, SimDisk
+from tests.log.model import Model, open_log
+
+Scenario = Callable[[SimDisk, Model], None]
+FAILURES: tuple[Failure, ...] = ("crash", "EIO", "ENOSPC", "short")
+WORLDS: tuple[CrashMode | None, ...] = (None, "lost", "torn", "reordered", "kept")
+
+
+def opened(disk: SimDisk, model: Model) -> FileLog:
+    log, frames = open_log(disk)
+    model.check(log, frames)
+    return log
+
+
+def use(disk: SimDisk, model: Model, do: Callable[[FileLog], None]) -> None:
+    """Open, do something, and let the model know what was promised, whatever becomes of it."""
+    log = opened(disk, model)
+    try:
+        do(log)
+    finally:
+        model.note(log)
+    log.close()
+    model.note(log)
+
+
+def append_and_sync(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        for size in (0, 10, 100):
+            model.append(log, [(20, 1, bytes(size)), (21, 2, b"x" * size)])
+            log.write()
+        model.note(log)
+        log.sync()
+        model.note(log)
+        model.append(log, [(20, 1, b"after")])
+        sync = log.begin_sync()
+        log.write()
+        sync.run()
+        log.end_sync(sync)
+
+    use(disk, model, do)
+
+
+def roll(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        for number in range(12):
+            model.append(log, [(20, number, bytes([number]) * 400)])
+            model.note(log)
+        model.append(log, [(20, 1, b"o" * 5000)])
+        model.append(log, [(20, 1, b"behind it")])
+
+    use(disk, model, do)
+
+
+def seal(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        model.append(log, [(20, 1, b"x")])
+        log.seal()
+        model.note(log)
+        log.seal()
+
+    use(disk, model, do)
+
+
+def drop(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        while len(log.segments()) < 4:
+            model.append(log, [(20, 1, b"d" * 500)])
+        for number in (1, 2):
+            model.note(log)
+            model.dropped = number
+            log.drop(number)
+
+    use(disk, model, do)
+
+
+def save_checkpoints(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        for number in range(4):
+            model.append(log, [(20, number, b"c")])
+            log.sync()
+            model.note(log)
+            checkpoint.save(disk, log.position(), b"state %d" % number)
+
+    use(disk, model, do)
+
+
+def recover_a_torn_tail(disk: SimDisk, model: Model) -> None:
+    def do(log: FileLog) -> None:
+        model.append(log, [(20, 1, b"r" * 300)])
+        log.sync()
+        model.append(log, [(20, 2, b"torn" * 100)])
+        log.write()
+
+    use(disk, model, do)
+    opened(disk, model).close()
+
+
+SCENARIOS = [append_and_sync, roll, seal, drop, save_checkpoints, recover_a_torn_tail]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_whatever_call_fails_the_log_reopens_with_all_it_promised(scenario: Scenario, failure: Failure) -> None:
+    """Faults 1, 3, 4, 11, 12, 13 and 20: no call that fails loses a promise or leaves something to clean up by hand."""
+    call = 0
+    passed = False
+    while not passed:
+        call += 1
+        for number, mode in enumerate(WORLDS):
+            disk, model = SimDisk(call * 10 + number), Model()
+            disk.fail_at(call, failure)
+            with suppress(PowerLoss, TenureError):
+                scenario(disk, model)
+            passed = disk.operations < call
+            world = disk.kill() if mode is None else disk.crash(mode)
+            opened(world, model).close()
+            opened(world.crash("lost"), model).close()
+    assert call > 20
+
+
+@pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recovery_that_fails_at_any_call_can_simply_be_repeated(scenario: Scenario, failure: Failure) -> None:
+    """Fault 20: a crash leaves a torn tail and leftovers; then every call of the recovery fails once."""
+    model = Model()
+    disk = SimDisk(7)
+    disk.fail_at(60, "crash")
+    with suppress(PowerLoss):
+        scenario(disk, model)
+    for mode in ("torn", "reordered", "kept"):
+        call = 0
+        while True:
+            call += 1
+            mine = Model()
+            mine.history, mine.synced_batch, mine.dropped = list(model.history), model.synced_batch, model.dropped
+            world = disk.crash(mode, seed=5)
+            world.fail_at(call, failure)
+            with suppress(TenureError):
+                open_log(world)[0].close()
+            if world.operations < call:
+                break
+            opened(world.kill(), mine).close()
+
+
+@pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
+def test_a_failed_sync_is_never_tried_again_and_nothing_more_is_written(failure: Failure) -> None:
+    """Fault 13: those who wait hear that the outcome is unknown; the log refuses appends and still reads."""
+    disk, model = SimDisk(1), Model()
+    log = opened(disk, model)
+    [first] = model.append(log, [(20, 1, b"safe")])
+    log.sync()
+    [second] = model.append(log, [(20, 1, b"unknown")])
+    log.write()
+    sync = log.begin_sync()
+    disk.fail_at(disk.operations + 1, failure)
+    sync.run()
+    with pytest.raises(Indeterminate):
+        log.end_sync(sync)
+    assert isinstance(log.failed, Indeterminate)
+    disk.sync = disk.pwrite = forbidden  # type: ignore[method-assign, assignment]
+    for urgent in (False, True):
+        with pytest.raises(Closed):
+            log.append([(20, 1, b"x")], urgent=urgent)
+    for attempt in (log.sync, log.begin_sync, log.seal):
+        with pytest.raises(Closed):
+            attempt()
+    assert log.read(first)[2] == b"safe"
+    assert log.read(second)[2] == b"unknown"
+    assert [body for *_, body in log.replay()] == [b"safe", b"unknown"]
+    log.close()
+    assert not world_has(disk.crash("lost"), b"unknown")
+
+
+def forbidden(*_: object) -> None:
+    raise AssertionError("a disk that failed was written to again")
+
+
+def world_has(world: SimDisk, body: bytes) -> bool:
+    log, frames = open_log(world)
+    log.close()
+    return any(frame[3] == body for frame in frames)
+
+
+def test_what_a_failed_sync_left_in_memory_is_written_again_before_it_is_believed() -> None:
+    """Fault 13: after a failed sync the pages look clean; a restart that only syncs again would acknowledge nothing."""
+    disk, model = SimDisk(2), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"limbo")])
+    disk.fail_at(disk.operations + 2, "EIO")
+    with pytest.raises(Indeterminate):
+        log.sync()
+    world = disk.kill()
+    log = opened(world, model)
+    assert [frame[3] for _, frame in model.history] == [b"limbo"]
+    assert log.synced_batch >= 2
+    model.note(log)
+    opened(world.crash("lost"), model)
+    assert [frame[3] for _, frame in model.history] == [b"limbo"]
+
+
+def test_a_failed_write_stops_the_log_but_not_reads_of_what_was_pending() -> None:
+    """Fault 13, for a write: no more appends, while frames that never reached the disk can still be read."""
+    disk, model = SimDisk(3), Model()
+    log = opened(disk, model)
+    [location] = model.append(log, [(20, 1, b"pending")])
+    disk.fail_at(disk.operations + 1, "EIO")
+    with pytest.raises(Indeterminate):
+        log.write()
+    with pytest.raises(Closed):
+        log.append([(20, 1, b"x")])
+    assert log.read(location)[2] == b"pending"
+    log.close()
+    opened(disk.kill(), model)
+
+
+def test_a_sync_that_failed_on_another_thread_is_not_hidden_by_a_roll() -> None:
+    """Fault 13: the kernel tells a failure once; a roll that syncs the same file later must not believe its own."""
+    disk, model = SimDisk(4), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"a" * 1000)])
+    log.write()
+    sync = log.begin_sync()
+    disk.fail_at(disk.operations + 1, "EIO")
+    sync.run()
+    with pytest.raises(Closed):
+        log.append([(20, 1, b"b" * 1500)])
+    assert log.failed is not None
+    with pytest.raises(Indeterminate):
+        log.end_sync(sync)
+    assert log.synced_batch == 1
+
+
+def fill(model: Model, log: FileLog, body: bytes, *, urgent: bool = False) -> str:
+    """Append until there is no more room; give the code of the refusal."""
+    while True:
+        try:
+            model.append(log, [(20, 1, body)], urgent=urgent)
+        except Overloaded as error:
+            return error.code
+        log.write()
+
+
+def test_a_full_disk_refuses_an_append_and_changes_nothing_until_space_returns() -> None:
+    """Fault 12: a clear error, acks from the reserve, reads go on, and it recovers by itself."""
+    disk, model = SimDisk(5, capacity_bytes=2 * 2048 + 100), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    before = (log.pending_batch, log.written_batch, log.position(), log.segments(), list(log.replay()))
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"f" * 300)])
+    assert before == (log.pending_batch, log.written_batch, log.position(), log.segments(), list(log.replay()))
+    assert not [name for name in disk.names() if name.endswith(".tmp")]
+    model.append(log, [(20, 1, b"ack")], urgent=True)
+    log.sync()
+    assert all(log.read(frame[2])[2] == frame[3] for _, frame in model.history)
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"a" * 200)], urgent=True)
+    model.dropped = 1
+    log.drop(1)
+    model.append(log, [(20, 1, b"f" * 300)])
+    log.close()
+    model.note(log)
+    opened(disk.crash("lost"), model)
+
+
+def test_a_full_disk_leaves_room_to_log_a_drop_after_the_reserve_is_used_up() -> None:
+    """Fault 12: reclaiming space needs a little of it, so the log keeps some for itself."""
+    disk, model = SimDisk(6, capacity_bytes=2 * 2048 + 100), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 50, urgent=True) == "disk_full"
+    model.dropped = 1
+    log.drop(1)
+    log.seal()
+    model.append(log, [(20, 1, b"f" * 300)])
+    log.close()
+
+
+def test_running_out_of_handles_sheds_an_append_and_keeps_the_log_whole() -> None:
+    """Fault 19: a roll that cannot open its file refuses the append, and works once handles are free again."""
+    disk, model = SimDisk(8), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"a" * 1400)])
+    create = disk.create
+
+    def refused(name: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    disk.create = refused  # type: ignore[method-assign]
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"b" * 1400)])
+    assert log.failed is None
+    disk.create = create  # type: ignore[method-assign]
+    model.append(log, [(20, 1, b"b" * 1400)])
+    log.close()
+    model.note(log)
+    opened(disk.crash("lost"), model)
