@@ -81,7 +81,7 @@ class Frame:
             return [self.record(index) for index in chosen]
         ends, blobs, ts = self.table.ends, self.blobs, self.ts
         if len(chosen) == 1:
-            return [Stored(lo, ts, self.blob(chosen.start))]
+            return [Stored(self.table.seq(chosen.start), ts, self.blob(chosen.start))]
         stops = ends[chosen.start : chosen.stop]
         starts = array("I", (self.table.start(chosen.start),)) + stops[:-1]
         seqs = range(self.table.first_seq + chosen.start, self.table.first_seq + chosen.stop)
@@ -104,12 +104,16 @@ class Reader:
     def frame(self, location: int) -> Frame:
         """The frame at a location. Raises Corrupt where it cannot be read whole."""
         frame = self._frames.get(location)
-        if frame is not None:
-            return frame
+        return frame if frame is not None else self._open(location, self._event(location))
+
+    def _event(self, location: int) -> Appended | Carried:
         kind, _, body = self._log.read(location)
         event = decode(kind, body)
         if not isinstance(event, Appended | Carried):
             raise Corrupt(f"the frame at location {location:#x} holds no records", location=location)
+        return event
+
+    def _open(self, location: int, event: Appended | Carried) -> Frame:
         frame = Frame(event)
         if len(frame.blobs) >= _CACHE_FROM_BYTES:
             self._keep(location, frame)
@@ -127,12 +131,22 @@ class Reader:
         if len(runs) == 2 and runs[1] == 1:
             at, index = find(topic.pieces, runs[0])
             piece = topic.pieces[at]
-            return self.frame(piece.segment << 32 | piece.offsets[index]).records(runs[0], runs[0] + 1)
+            return self._record(piece.segment << 32 | piece.offsets[index], runs[0])
         found: list[Stored] = []
         for lo, n in zip(runs[::2], runs[1::2], strict=True):
             for _, location, _, _ in spots(topic.pieces, lo, lo + n):
                 found += self.frame(location).records(lo, lo + n)
         return found
+
+    def _record(self, location: int, seq: int) -> list[Stored]:
+        """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
+        frame = self._frames.get(location)
+        if frame is None:
+            event = self._event(location)
+            if event.__class__ is Appended and event.count == 1 and event.plain:
+                return [Stored(seq, event.ts, event.blobs)]
+            frame = self._open(location, event)
+        return frame.records(seq, seq + 1)
 
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
         """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending."""
