@@ -49,7 +49,13 @@ def save(disk: Disk, position: Position, payload: bytes) -> None:
 
 def load(disk: Disk, *, skipped: list[str] | None = None) -> Iterator[tuple[Position, bytes]]:
     """Give every checkpoint that is whole, newest first; what is passed over, and why, goes to ``skipped``."""
-    for batch in reversed(_batches(disk)):
+    try:
+        batches = _batches(disk)
+    except OSError as error:
+        batches = []
+        if skipped is not None:
+            skipped.append(f"{CHECKPOINTS}: {error}")
+    for batch in reversed(batches):
         try:
             yield _decode(_read(disk, _name(batch)))
         except (OSError, ValueError) as error:
