@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.clock import Clock
@@ -141,7 +143,7 @@ class Engine:
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""
-        event = StateCarried(self.state.log_ms, dump_state(self.state))  # type: ignore[arg-type]
+        event = StateCarried(self.state.log_ms, msgspec.Raw(dump_state(self.state)))
         return [(kind_of(event), 0, encode(event))]
 
     @property
