@@ -1,0 +1,81 @@
+"""The commands, their arguments and their help. What they do lies in the module of the same name."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tenure.cli import screen
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A durable work queue: work is handed out on leases, and the log is the truth.",
+    epilog="Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 the program itself failed.",
+)
+
+Directory = Annotated[Path, typer.Argument(help="A data directory, as given to Broker.open.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tenure {version('tenure')} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("tour")
+def _tour() -> None:
+    """Show the engine at work: a worker killed with SIGKILL, the recovery, leases, dead letters. Takes seconds."""
+    from tenure.cli import tour
+
+    raise typer.Exit(tour.run())
+
+
+@app.command("inspect")
+def _inspect(directory: Directory, as_json: AsJson = False) -> None:
+    """Print what a data directory holds: segments, topics, queue depths. Nothing is opened for writing."""
+    from tenure.cli import inspect
+
+    raise typer.Exit(screen.answer(lambda: inspect.find(directory), inspect.show, as_json=as_json))
+
+
+@app.command("verify")
+def _verify(directory: Directory, as_json: AsJson = False) -> None:
+    """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
+    from tenure.cli import salvage
+
+    raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
+
+
+@app.command("salvage")
+def _salvage(
+    directory: Directory,
+    into: Annotated[Path, typer.Argument(help="A new or empty directory for what is whole.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Save what is whole of a damaged log into a new directory and list what is given up (then the exit code is 1).
+
+    The damaged directory is not changed. No process may have it open.
+    """
+    from tenure.cli import salvage
+
+    raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
