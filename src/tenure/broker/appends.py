@@ -15,10 +15,12 @@ from tenure.broker.replies import Produced
 from tenure.broker.room import check_broker_room, check_new_topic, check_topic_room
 from tenure.core.config import DEFAULTS, TopicConfig, parse_config
 from tenure.core.events import Appended, AppendExtra, TopicPut
+from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
 from tenure.core.names import check_client_id, check_key, check_topic_name
 from tenure.core.records import Record
 from tenure.core.topic import Topic
+from tenure.core.values import check_flag
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["produce"]
@@ -41,7 +43,7 @@ def produce(
     Raises Invalid, NotFound, Conflict, Overloaded, Closed.
     """
     state = engine.state
-    topic = state.topics.get(name)
+    topic = state.topics.get(name) if isinstance(name, str) else None
     batch = admit(records, engine.settings, node=node)
     if topic is None:
         settings = _settings_for_new(engine, name, create=create, config=config)
@@ -86,7 +88,7 @@ class _Name(msgspec.Struct, frozen=True, gc=False):
 
 def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mapping[str, Any] | None) -> TopicConfig:
     check_topic_name(name)
-    if not create:
+    if not check_flag(create, "create"):
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
     check_new_topic(engine, name)
     return DEFAULTS if config is None else parse_config(config, topic=name)
@@ -111,7 +113,7 @@ def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name
     if named.key is not None and (known := _by_key(engine, topic, batch, named.key, now)):
         return known
     if named.client_id is not None:
-        _check_mark(topic, named)
+        _check_mark(topic, named, now)
     return _by_unique(engine, topic, batch)
 
 
@@ -128,11 +130,11 @@ def _by_key(engine: Engine, topic: Topic, batch: Batch, key: str, now: int) -> O
     return _repeat(engine, topic, entry.first_seq, entry.count)
 
 
-def _check_mark(topic: Topic, named: _Name) -> None:
+def _check_mark(topic: Topic, named: _Name, now: int) -> None:
     assert named.client_id is not None
     assert named.client_seq is not None
     mark = topic.marks.get(named.client_id) if topic.marks is not None else None
-    if mark is None or named.client_seq > mark.last_client_seq:
+    if mark is None or named.client_seq > mark.last_client_seq or mark.at_ms < now - MARKS_IDLE_MS:
         return
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if named.client_seq == mark.last_client_seq else {}
     raise Conflict(
@@ -157,12 +159,23 @@ def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Outcome
     durable = first_seq + count - 1 <= topic.durable_seq
     level = Level.NOW if durable else LEVELS[topic.config.durability]
     reply = Produced(topic.name, first_seq, count, topic.head_seq, deduped=True)
-    return Outcome(reply, engine.log.pending_batch, level)
+    return Outcome(reply, engine.last_batch, level)
 
 
-def _check_marks(engine: Engine, topic: Topic | None, client_id: str) -> None:
+def _check_uniques(engine: Engine, topic: Topic | None, batch: Batch) -> None:
+    if batch.packed.count > 1:
+        raise Invalid("a record with a unique_key must be appended alone")
+    limit, queue = engine.settings.unique_keys_max, topic.queue if topic is not None else None
+    if queue is not None and len(queue.uniques) >= limit:
+        raise Overloaded(f"{limit} unique keys are alive in this queue", limit="unique_keys_max", max=limit)
+
+
+def _check_marks(engine: Engine, topic: Topic | None, client_id: str, now: int) -> None:
     limit, marks = engine.settings.client_marks_max, topic.marks if topic is not None else None
-    if marks is not None and len(marks) >= limit and marks.get(client_id) is None:
+    if marks is None or len(marks) < limit:
+        return
+    marks.expire(now - MARKS_IDLE_MS)
+    if len(marks) >= limit and marks.get(client_id) is None:
         raise Overloaded(f"{limit} clients are remembered on this topic", limit="client_marks_max", max=limit)
 
 
@@ -181,16 +194,16 @@ def _extra(
         if batch.extras is None
         else build_extra(batch.extras, first_seq, now=now, queue=config.type == "queue")
     )
-    if len(extra.uniques) > 1 or (extra.uniques and batch.packed.count > 1):
-        raise Invalid("a record with a unique_key must be appended alone")
+    if extra.uniques:
+        _check_uniques(engine, topic, batch)
     key = client = None
     if named.key is not None:
         limit = engine.settings.idempotency_keys_max
-        if engine.state.idempotency_keys >= limit:
+        if engine.state.idempotency_keys >= limit and engine.state.expire_keys(now) >= limit:
             raise Overloaded("too many idempotency keys are remembered", limit="idempotency_keys_max", max=limit)
         payload = digest_payload(batch.packed.blobs, batch.packed.ends)
         key = (digest_key(named.key), payload, now + config.idempotency_window_ms)
     if named.client_id is not None and named.client_seq is not None:
         client = (named.client_id, named.client_seq)
-        _check_marks(engine, topic, named.client_id)
+        _check_marks(engine, topic, named.client_id, now)
     return msgspec.structs.replace(extra, key=key, client=client)

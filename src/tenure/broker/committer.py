@@ -41,7 +41,7 @@ class Committer:
         self._syncing: asyncio.Future[None] | None = None
         self._seal_timer: asyncio.TimerHandle | None = None
 
-    def reached(self, batch: int, level: Level) -> bool:
+    def reached(self, batch: int, level: int) -> bool:
         """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
         log = self.engine.log
         if batch <= (log.written_batch if level == Level.WRITTEN else log.synced_batch):
@@ -50,7 +50,7 @@ class Committer:
             raise self.failed
         return False
 
-    def wait(self, batch: int, level: Level) -> asyncio.Future[None]:
+    def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         """A future for a batch that has not come that far yet; nobody else waits on it, so it may be cancelled."""
         future: asyncio.Future[None] = self._loop.create_future()
         (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
@@ -65,6 +65,7 @@ class Committer:
 
     def _flush(self) -> None:
         self._flush_planned = False
+        self.engine.held_ms = 0
         if self.failed is not None:
             return
         try:

@@ -38,6 +38,8 @@ class Engine:
     """State and log in step. One owner, one thread; every method is synchronous.
 
     ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
+    ``stalled`` are the sources of routers that wait for their destination, by its name.
+    ``last_batch`` is the batch that the last event joined: what an answer about something already done waits for.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -49,6 +51,10 @@ class Engine:
         self.reader = Reader(log, settings.frame_cache_bytes)
         self.listeners: list[Listener] = []
         self.touched: set[Topic] = set()
+        self.stalled: dict[str, set[str]] = {}
+        self.held_ms = 0
+        self.last_ms = 0
+        self.last_batch = 0
         self.appended_bytes = 0
         self._synced_bytes = 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
@@ -100,7 +106,13 @@ class Engine:
         self.log.sync()
 
     def now(self) -> int:
-        """Log time, now. A wall clock that moved against it is noted in the log on the way."""
+        """Log time, now. A wall clock that moved against it is noted in the log on the way.
+
+        While `held_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
+        that happens in one turn happens at once.
+        """
+        if self.held_ms:
+            return self.held_ms
         clock, state = self.clock, self.state
         now = self._log_base + clock.boot_ms() - self._boot_base
         if now < state.log_ms:
@@ -109,6 +121,7 @@ class Engine:
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
             self.commit((ClockSet(now, wall_ms - now), 0), urgent=True)
             self.touched.update(state.by_id[topic_id] for topic_id in state.wall_queues)
+        self.last_ms = now
         return now
 
     # Writing
@@ -118,21 +131,19 @@ class Engine:
 
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
-        if len(events) == 1:
-            event, topic_id = events[0]
-            locations = self.log.append(((kind_of(event), topic_id, encode(event)),), urgent=urgent)
-        else:
-            locations = self.log.append([(kind_of(e), topic_id, encode(e)) for e, topic_id in events], urgent=urgent)
-        state = self.state
+        log, state = self.log, self.state
+        locations = log.append([(kind_of(event), topic_id, encode(event)) for event, topic_id in events], urgent=urgent)
         for (event, topic_id), location in zip(events, locations, strict=True):
-            for listener in self.listeners:
-                listener(event)
+            if self.listeners:
+                for listener in self.listeners:
+                    listener(event)
             fold(state, event, location)
             if type(event) is Appended:
                 self._heads[topic_id] = event.first_seq + event.count - 1
                 self.appended_bytes += len(event.blobs)
                 self.touched.add(state.by_id[topic_id])
-        return self.log.pending_batch
+        self.last_batch = batch = log.pending_batch
+        return batch
 
     def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
         """The event that appends copies of records the broker moves by itself."""

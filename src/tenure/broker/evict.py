@@ -1,4 +1,4 @@
-"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds."""
+"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds or that is parked."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def _older_than(topic: Topic, limit_ms: int) -> int:
 
 
 def _free(engine: Engine, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-    """Live records nobody holds, with their sizes, from the oldest on."""
-    in_flight = topic.queue.in_flight if topic.queue is not None else {}
+    """Live records that nobody holds and that are not parked, with their sizes, from the oldest on."""
+    in_flight, parked = (topic.queue.in_flight, topic.queue.parked) if topic.queue is not None else ({}, {})
     for seq, size in engine.reader.sizes(topic, max(lo, topic.floor), hi):
-        if seq not in in_flight:
+        if seq not in in_flight and seq not in parked:
             yield seq, size
 
 

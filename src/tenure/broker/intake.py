@@ -80,6 +80,8 @@ def _check_record(index: int, record: bytes | Record, settings: Settings, node: 
         raise _too_large(index, size, settings)
     if record.unique_key is not None:
         check_key(record.unique_key, field="unique_key", bytes_max=settings.key_bytes_max)
+    if record.hops != 0 or type(record.hops) is not int:
+        raise Invalid(f"record {index}: hops is for routers to count, not for producers to set", index=index)
     if record.node is not None:
         check_node(record.node)
     elif node is not None:
@@ -99,6 +101,7 @@ def check_meta(meta: bytes, settings: Settings) -> None:
     if type(meta) is not bytes or len(meta) > settings.meta_bytes_max:
         raise Invalid(f"meta must be bytes, at most {settings.meta_bytes_max}", limit="meta_bytes_max")
     try:
+        meta.decode()  # the decoder looks at syntax only
         keys = len(_decode_meta(meta))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Invalid("meta must be a JSON object") from None

@@ -13,12 +13,13 @@ from tenure.core.backoff import delay_ms as backoff_ms
 from tenure.core.claim import choose, ready_count
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.events import Acked, Claimed, Extended, Released
-from tenure.core.names import check_key, check_node
+from tenure.core.names import check_key, check_node, check_reason
 from tenure.core.queue import Queue
 from tenure.core.ranges import each, to_runs
 from tenure.core.records import Stored
 from tenure.core.settle import Holding, sift
 from tenure.core.topic import Topic
+from tenure.core.values import check_flag, check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid
 
 __all__ = ["ack", "claim", "extend", "nack", "release", "shift_deadline"]
@@ -40,6 +41,7 @@ def claim(
     """
     topic, queue = engine.state.queue(name)
     check_node(node)
+    check_flag(auto_ack, "auto_ack")
     max_count = clamp_claim(engine, max_count)
     lease_ms = clamp_lease(topic.config.lease_ms if lease_ms is None else lease_ms)
     now = engine.now()
@@ -63,23 +65,24 @@ def claim(
         batch = _ack(engine, topic, runs, node=node, now=now)
         reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
         return Outcome(reply, batch, LEVELS[topic.config.durability])
-    level = Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
     shown = deadline + engine.state.wall_offset_ms
-    return Outcome(Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue)), batch, level)
+    reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue))
+    return Outcome(reply, batch, _lease_level(topic))
+
+
+def _lease_level(topic: Topic) -> int:
+    """What an answer about a lease waits for: its sync only where leases are durable, else that it is written."""
+    return Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
 
 
 def clamp_claim(engine: Engine, max_count: int) -> int:
     """How many jobs a claim may take: 0 acts as 1, more than the limit is the limit."""
-    if type(max_count) is not int or max_count < 0:
-        raise Invalid("max must be an integer, 0 or more")
-    return min(max_count, engine.settings.claim_max) or 1
+    return min(check_whole(max_count, "max"), engine.settings.claim_max) or 1
 
 
 def clamp_lease(lease_ms: int) -> int:
     """A lease's duration, held within what the contract allows."""
-    if type(lease_ms) is not int or lease_ms < 0:
-        raise Invalid("lease_ms must be an integer of milliseconds")
-    return min(max(lease_ms, LEASE_MS_MIN), LEASE_MS_MAX)
+    return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
 def _take(engine: Engine, topic: Topic, queue: Queue, max_count: int, *, now: int) -> tuple[list[int], list[Stored]]:
@@ -121,8 +124,7 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = lease.deadline + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
-    level = Level.SYNCED if topic.config.leases_durable else Level.WRITTEN
-    return Outcome(reply, engine.log.pending_batch, level)
+    return Outcome(reply, engine.last_batch, _lease_level(topic))
 
 
 def _prepare(
@@ -138,26 +140,23 @@ def _prepare(
     """What acks, nacks and extends have in common: check, let time pass, and see what the caller holds."""
     topic, queue = engine.state.queue(name)
     check_node(node)
-    _check_seqs(engine, seqs, lease)
+    check_flag(strict, "strict")
+    _check_seqs(engine, seqs, lease, lease_ids)
     now = engine.now()
     engine.pass_time(topic, now)
     return topic, queue, now, sift(topic, queue, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict)
 
 
-def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None) -> None:
+def _check_seqs(
+    engine: Engine, seqs: Sequence[int] | None, lease: str | None, lease_ids: Sequence[str] | None
+) -> None:
     if seqs is None:
         if lease is None:
             raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
+        if lease_ids is not None:
+            raise Invalid("lease_ids go with seqs, one each: give seqs too, or only the lease_id")
         return
-    limit = engine.settings.claim_max
-    if not isinstance(seqs, list | tuple | range) or not seqs:
-        raise Invalid(f"seqs must be a list of 1 to {limit} integers")
-    if len(seqs) > limit:
-        raise Invalid(
-            f"{len(seqs)} seqs in one call: at most {limit}", code="batch_too_large", limit="claim_max", max=limit
-        )
-    if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) >= 1 << 64:
-        raise Invalid("seqs must be integers as a claim answered them")
+    check_seqs(seqs, count_max=engine.settings.claim_max, limit="claim_max")
 
 
 def ack(
@@ -205,10 +204,11 @@ def nack(
     dead: bool = False,
 ) -> Outcome[Settled]:
     """Give jobs back, now or after ``delay_ms`` (default: the queue's back-off); ``dead`` dead-letters them at once."""
-    if delay_ms is not None and (type(delay_ms) is not int or delay_ms < 0):
-        raise Invalid("delay_ms must be an integer of milliseconds, 0 or more")
+    if delay_ms is not None:
+        check_whole(delay_ms, "delay_ms")
     if reason is not None:
-        check_key(reason, field="reason", bytes_max=engine.settings.reason_bytes_max)
+        check_reason(reason, bytes_max=engine.settings.reason_bytes_max)
+    check_flag(dead, "dead")
     topic, queue, now, holding = _prepare(
         engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
     )
@@ -217,7 +217,7 @@ def nack(
         batch, level = dead_letter(engine, topic, holding.held, reason=reason or "rejected", now=now)
     elif holding.held:
         batch = _release(engine, topic, queue, holding.held, node=node, now=now, delay_ms=delay_ms, reason=reason)
-        level = min(LEVELS[topic.config.durability], Level.WRITTEN)
+        level = _lease_level(topic)
     engine.metrics.nacked += done
     reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
     return Outcome(reply, batch, level)
@@ -286,7 +286,7 @@ def extend(
     if runs:
         batch = engine.commit((Extended(now, topic.id, runs, deadline, node), topic.id), urgent=True)
         engine.metrics.extended += sum(runs[1::2])
-        level = Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
+        level = _lease_level(topic)
     shown = deadline + engine.state.wall_offset_ms
     return Outcome(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level)
 

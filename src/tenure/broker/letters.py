@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,10 +16,11 @@ from tenure.core.claim import LETTERS_MAX
 from tenure.core.config import TopicConfig, shared
 from tenure.core.events import AppendExtra, DeadLettered, Event, Redriven, TopicPut
 from tenure.core.matching import parse_match
-from tenure.core.names import check_topic_name
+from tenure.core.names import check_reason, shown
 from tenure.core.ranges import each, to_runs
 from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
+from tenure.core.values import check_flag, check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid, NotFound, Overloaded
 
 __all__ = ["dead_letter", "park", "redrive"]
@@ -29,7 +30,7 @@ _decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, now: int) -> tuple[int, Level]:
+def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, now: int) -> tuple[int, int]:
     """Apply the queue's strategy to these jobs; returns the batch and what an answer about it waits for.
 
     ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
@@ -55,7 +56,7 @@ def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, n
     return batch, level
 
 
-def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, Level]:
+def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, int]:
     """Append the jobs to the dead-letter topic and take them out of the queue, in one batch."""
     queue, dest = topic.queue, engine.state.topics.get(dest_name)
     assert queue is not None
@@ -112,14 +113,26 @@ def redrive(
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
     from.
 
-    ``to`` names another target. Each job moves atomically, its provenance kept. Raises NotFound where a target is gone.
+    ``to`` names another target. Each job moves atomically, its provenance kept. It stops before the first one that
+    cannot move; where that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one
+    that is full.
     """
     topic = engine.state.topic(name)
-    limit = engine.settings.claim_max if limit is None else limit
-    if type(limit) is not int or limit < 1:
-        raise Invalid("limit must be an integer, 1 or more")
+    settings = engine.settings
+    limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
+    check_flag(reset_deliveries, "reset_deliveries")
+    if seqs is not None:
+        check_seqs(seqs, count_max=settings.records_max, limit="records_max")
+    if reason_like is not None:
+        check_reason(reason_like, bytes_max=settings.reason_bytes_max)
+    if to is not None:
+        engine.state.topic(to)
+        if to == name:
+            raise Invalid("a topic cannot be redriven into itself")
     wanted = _Wanted(
-        parse_match(match) if match is not None else None, set(seqs) if seqs is not None else None, reason_like
+        parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None,
+        set(seqs) if seqs is not None else None,
+        reason_like,
     )
     now = engine.now()
     engine.pass_time(topic, now)
@@ -166,19 +179,18 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
 def _send_back(
     engine: Engine, topic: Topic, wanted: _Wanted, *, to: str | None, limit: int, now: int, reset: bool
 ) -> Outcome[Redrive]:
-    if to is not None:
-        engine.state.topic(check_topic_name(to))
-        if to == topic.name:
-            raise Invalid("a topic cannot be redriven into itself")
     held = topic.queue.in_flight if topic.queue is not None else {}
     batch, level, moved, targets = 0, Level.NOW, list[int](), set[str]()
-    for letter, meta in _letters(engine, topic):
-        if letter.seq in held or not wanted.takes(letter.seq, letter.tag, str(meta.get("$dead_letter_reason", ""))):
+    for letter, origin in _letters(engine, topic):
+        if letter.seq in held or not wanted.takes(letter.seq, letter.tag, origin.reason):
             continue
-        target = to or meta.get("$dead_letter_from")
-        if not isinstance(target, str):
-            continue  # not a dead letter: it came here by itself
-        batch, target_level = _move(engine, topic, letter, target, meta=meta, now=now, reset=reset)
+        target = to or origin.topic
+        try:
+            batch, target_level = _move(engine, topic, letter, target, origin=origin, now=now, reset=reset)
+        except (NotFound, Overloaded):
+            if moved:
+                break
+            raise
         level = max(level, target_level, LEVELS[topic.config.durability])
         moved.append(letter.seq)
         targets.add(target)
@@ -188,23 +200,54 @@ def _send_back(
     return Outcome(Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved), batch, level)
 
 
-def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, dict[str, Any]]]:
-    """The records of a dead-letter topic with their provenance, from the oldest on, a window at a time."""
+class _Origin(NamedTuple):
+    """Where a dead letter came from, by its ``meta``."""
+
+    topic: str
+    deliveries: int
+    reason: str
+
+
+def _origin(letter: Stored) -> _Origin | None:
+    """A letter's provenance, or None where it is not a dead letter: it came here by itself."""
+    if letter.meta is None:
+        return None
+    meta = _decode_meta(letter.meta)
+    source = _value(meta, "$dead_letter_from")
+    if not isinstance(source, str):
+        return None
+    deliveries, reason = _value(meta, "$dead_letter_deliveries"), _value(meta, "$dead_letter_reason")
+    known = isinstance(deliveries, int) and 0 < deliveries < 1 << 32
+    return _Origin(source, deliveries if known else 0, reason if isinstance(reason, str) else "")
+
+
+def _value(meta: dict[str, msgspec.Raw], key: str) -> Any:
+    """One stamp. Anybody may write any ``meta``, so it may be anything, or nothing that can be read."""
+    try:
+        return msgspec.json.decode(meta[key]) if key in meta else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, _Origin]]:
+    """The dead letters of a topic with their provenance, from the oldest on, a window at a time."""
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)
         for letter in engine.reader.records(topic, topic.live_runs(lo, hi)):
-            yield letter, msgspec.json.decode(letter.meta) if letter.meta is not None else {}
+            origin = _origin(letter)
+            if origin is not None:
+                yield letter, origin
         lo = max(hi, topic.floor)
 
 
 def _move(
-    engine: Engine, topic: Topic, letter: Stored, target_name: str, *, meta: dict[str, Any], now: int, reset: bool
-) -> tuple[int, Level]:
+    engine: Engine, topic: Topic, letter: Stored, target_name: str, *, origin: _Origin, now: int, reset: bool
+) -> tuple[int, int]:
     target = engine.state.topics.get(target_name)
     if target is None:
         raise NotFound(
-            f"dead letter {letter.seq} came from {target_name!r}, which is gone: name another target",
+            f"dead letter {letter.seq} came from {shown(target_name)}, which is gone: name another target",
             code="topic_not_found",
             topic=target_name,
         )
@@ -212,9 +255,8 @@ def _move(
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
     appended = engine.appended(target.id, seq, [record], now=now)
     check_topic_room(target, target.config, records=1, size=len(appended.blobs))
-    past = int(meta.get("$dead_letter_deliveries", 0))
-    if not reset and past and target.queue is not None:
-        extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, past])
+    if not reset and origin.deliveries and target.queue is not None:
+        extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, origin.deliveries])
         appended = msgspec.structs.replace(appended, extra=extra)
     size = engine.reader.weigh(topic, [letter.seq, 1])
     removed = Redriven(now, topic.id, [letter.seq, 1], size, reset, target.id, seq)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = ["LEVELS", "Level", "Outcome"]
@@ -10,15 +9,15 @@ __all__ = ["LEVELS", "Level", "Outcome"]
 T = TypeVar("T")
 
 
-class Level(IntEnum):
-    """How far a batch must have come before the caller hears of it."""
+class Level:
+    """How far a batch must have come before the caller hears of it. Plain numbers: they are compared for every command."""
 
-    NOW = 0
-    WRITTEN = 1
-    SYNCED = 2
+    NOW: Final = 0
+    WRITTEN: Final = 1
+    SYNCED: Final = 2
 
 
-LEVELS: Final = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
+LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
 """What a topic's durability class asks of a write."""
 
 
@@ -27,4 +26,4 @@ class Outcome(NamedTuple, Generic[T]):
 
     reply: T
     batch: int
-    level: Level
+    level: int

@@ -172,10 +172,12 @@ class Pump:
 
     def settle(self) -> None:
         """After every command: feed those who wait, and plan the write."""
-        if self.engine.touched:
+        engine = self.engine
+        if engine.touched:
             self._attend()
-        if self.engine.state.ended:
+        if engine.state.ended:
             self._publish_ended()
+        engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
         self.committer.plan()
 
     def _attend(self) -> None:
@@ -200,6 +202,7 @@ class Pump:
             self.settle()
 
     def _clock_moved(self) -> None:
+        self.engine.held_ms = 0
         if not self._closed:
             self.alarms.check()
             self.settle()

@@ -9,14 +9,17 @@ from typing import Any
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
 from tenure.broker.outcome import LEVELS, Level, Outcome
+from tenure.broker.paging import after_number, clamp_limit, cursor_of
 from tenure.broker.replies import Deletion, Difference, Page, Tombstone
 from tenure.core.events import Deleted
-from tenure.core.matching import parse_match
+from tenure.core.matching import Match, parse_match
+from tenure.core.names import check_node, shown
 from tenure.core.queue import Queue
 from tenure.core.ranges import count, each, to_runs
 from tenure.core.records import Stored
 from tenure.core.settle import lease_id
 from tenure.core.topic import Topic
+from tenure.core.values import check_seqs, check_whole
 from tenure.errors import Invalid, NotFound
 
 __all__ = ["delete_records", "diff", "job", "jobs", "leases"]
@@ -30,20 +33,31 @@ def diff(
 ) -> Difference:
     """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it."""
     topic = engine.state.topic(name)
-    for field, value in (("from_seq", from_seq), ("limit", limit)):
-        if type(value) is not int or value < 0:
-            raise Invalid(f"{field} must be an integer, 0 or more")
+    check_whole(from_seq, "from_seq")
+    check_whole(limit, "limit")
+    nodes = _check_nodes(node)
     now = engine.now()
     evict_over_ttl(engine, topic, now)
     topic.last_read_ms = now + engine.state.wall_offset_ms
     head, tombstone = topic.visible_seq, _tombstone(topic, from_seq)
     if from_seq > head:
         from_seq = 0 if tombstone is not None else head
-    nodes = {node} if isinstance(node, str) else set(node or ())
-    nodes = nodes if topic.config.dedupe_node else set()
+    if not topic.config.dedupe_node:
+        nodes = set()
     limit = min(limit, engine.settings.diff_records_max) or 1
     records, reached = _collect(engine, topic, from_seq, head, limit=limit, nodes=nodes)
     return Difference(name, records, reached, head, topic.floor, tombstone)
+
+
+def _check_nodes(node: str | Collection[str] | None) -> set[str]:
+    """The nodes whose records the reader does not want."""
+    if node is None:
+        return set()
+    if isinstance(node, str):
+        return {check_node(node)}
+    if not isinstance(node, list | tuple | set | frozenset):
+        raise Invalid(f"node must be a string or a list of strings; got {shown(node)}")
+    return set(map(check_node, node))
 
 
 def _collect(
@@ -94,11 +108,14 @@ def delete_records(
     topic = engine.state.topic(name)
     if before_seq is None and match is None and seqs is None:
         raise Invalid("say what to delete: before_seq, match or seqs")
-    if before_seq is not None and (type(before_seq) is not int or before_seq < 0):
-        raise Invalid("before_seq must be an integer, 0 or more")
+    if before_seq is not None:
+        check_whole(before_seq, "before_seq")
+    if seqs is not None:
+        check_seqs(seqs, count_max=engine.settings.records_max, limit="records_max")
+    wanted = parse_match(match, bytes_max=engine.settings.tag_bytes_max) if match is not None else None
     now = engine.now()
     engine.pass_time(topic, now)
-    runs = _victims(engine, topic, before_seq, match, seqs)
+    runs = _victims(topic, before_seq, wanted, seqs)
     batch, level, deleted = 0, Level.NOW, count(runs)
     if runs:
         size = engine.reader.weigh(topic, runs)
@@ -109,49 +126,37 @@ def delete_records(
     return Outcome(Deletion(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level)
 
 
-def _victims(
-    engine: Engine, topic: Topic, before_seq: int | None, match: object, seqs: Sequence[int] | None
-) -> list[int]:
+def _victims(topic: Topic, before_seq: int | None, wanted: Match | None, seqs: Sequence[int] | None) -> list[int]:
     end = topic.head_seq + 1 if before_seq is None else min(before_seq, topic.head_seq + 1)
-    if match is None and seqs is None:
+    if wanted is None and seqs is None:
         return topic.live_runs(topic.floor, end)
     chosen: set[int] | None = None
-    if match is not None:
-        wanted = parse_match(match, bytes_max=engine.settings.tag_bytes_max)
+    if wanted is not None:
         if topic.tags is None:
             return []
         chosen = set(
             topic.tags.exact(wanted.exact) if wanted.exact is not None else topic.tags.prefix(wanted.prefix or "")
         )
     if seqs is not None:
-        _check_seqs(engine, seqs)
         chosen = set(seqs) if chosen is None else chosen & set(seqs)
     assert chosen is not None
     return to_runs(seq for seq in chosen if seq < end and not topic.is_dead(seq))
 
 
-def _check_seqs(engine: Engine, seqs: Sequence[int]) -> None:
-    limit = engine.settings.records_max
-    if not isinstance(seqs, list | tuple | range) or len(seqs) > limit:
-        raise Invalid(f"seqs must be a list of at most {limit} integers", limit="records_max", max=limit)
-    if any(type(seq) is not int or seq < 0 for seq in seqs):
-        raise Invalid("seqs must be integers, 0 or more")
-
-
 # Looking at a queue
 
 
-def jobs(engine: Engine, name: str, *, state: str = "ready", limit: int = 100, cursor: int = 0) -> Page:
+def jobs(engine: Engine, name: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page:
     """Jobs in one state, ascending by seq, from the one after ``cursor`` on."""
     topic, queue = engine.state.queue(name)
     if state not in _STATES:
         raise Invalid(f"state must be one of {', '.join(_STATES)}")
+    limit, after = clamp_limit(limit, engine.settings), after_number(cursor)
     engine.pass_time(topic, engine.now())
-    limit = min(max(limit, 1), engine.settings.page_max)
-    seqs = _in_state(topic, queue, state, cursor, limit + 1)
+    seqs = _in_state(topic, queue, state, after, limit + 1)
     dues = _dues(queue, set(seqs), engine.state.wall_offset_ms) if state == "delayed" else {}
     items = [_describe(engine, queue, seq, state, dues.get(seq)) for seq in seqs[:limit]]
-    return Page(items, str(seqs[limit - 1]) if len(seqs) > limit else None)
+    return Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None)
 
 
 def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, wanted: int) -> list[int]:
@@ -203,9 +208,10 @@ def _describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | Non
 def job(engine: Engine, name: str, seq: int) -> tuple[Stored, dict[str, Any]]:
     """One job: its record, and where it stands with the deliveries that failed so far."""
     topic, queue = engine.state.queue(name)
+    check_whole(seq, "seq")
     engine.pass_time(topic, engine.now())
-    if type(seq) is not int or topic.is_dead(seq) or seq > topic.visible_seq:
-        raise NotFound(f"no job {seq} in {name!r}: it was never there, or it is done", seq=seq)
+    if topic.is_dead(seq) or seq > topic.visible_seq:
+        raise NotFound(f"no job {shown(seq)} in {name!r}: it was never there, or it is done", seq=seq)
     offset = engine.state.wall_offset_ms
     state = _state_of(queue, seq)
     dues = _dues(queue, {seq}, offset) if state == "delayed" else {}
@@ -232,12 +238,12 @@ def _state_of(queue: Queue, seq: int) -> str:
     return "delayed" if seq in queue.delayed else "ready"
 
 
-def leases(engine: Engine, name: str, *, limit: int = 100, cursor: int = 0) -> Page:
+def leases(engine: Engine, name: str, *, limit: int = 100, cursor: str | None = None) -> Page:
     """Live leases by number: who holds how many jobs, since when and until when."""
     topic, queue = engine.state.queue(name)
+    limit, after = clamp_limit(limit, engine.settings), after_number(cursor)
     engine.pass_time(topic, engine.now())
-    limit = min(max(limit, 1), engine.settings.page_max)
-    numbers = sorted(number for number in queue.leases if number > cursor)[: limit + 1]
+    numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
     offset = engine.state.wall_offset_ms
     items = [
         {
@@ -249,4 +255,4 @@ def leases(engine: Engine, name: str, *, limit: int = 100, cursor: int = 0) -> P
         }
         for number in numbers[:limit]
     ]
-    return Page(items, str(numbers[limit - 1]) if len(numbers) > limit else None)
+    return Page(items, cursor_of(numbers[limit - 1]) if len(numbers) > limit else None)

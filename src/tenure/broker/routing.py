@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
 
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.outcome import Level, Outcome
+from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
 from tenure.broker.room import check_new_topic, check_topic_room
 from tenure.core.config import DEFAULTS
@@ -16,7 +17,8 @@ from tenure.core.names import check_router_name, check_topic_name
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
-from tenure.errors import Conflict, Invalid, NotFound, Overloaded
+from tenure.core.values import check_flag
+from tenure.errors import Conflict, Corrupt, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
 
@@ -30,7 +32,7 @@ def put_router(
     preserve_node: bool = True,
     preserve_tag: bool = True,
     create_dest: bool = True,
-    filter: Any = None,
+    filter: object = None,
     allow_cycle: bool = False,
 ) -> Outcome[tuple[Router, bool]]:
     """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
@@ -39,8 +41,11 @@ def put_router(
     check_topic_name(dest)
     if source == dest:
         raise Invalid("a router needs two different topics")
-    if filter is not None:
-        parse_match(filter, bytes_max=engine.settings.tag_bytes_max)
+    check_flag(preserve_node, "preserve_node")
+    check_flag(preserve_tag, "preserve_tag")
+    check_flag(create_dest, "create_dest")
+    check_flag(allow_cycle, "allow_cycle")
+    rule = _rule(filter, bytes_max=engine.settings.tag_bytes_max)
     known = engine.state.routers.get(name)
     _check_cycle(engine, name, source, dest, allow_cycle=allow_cycle)
     limit = engine.settings.routers_max
@@ -49,10 +54,17 @@ def put_router(
     topic = engine.state.topics.get(source)
     cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
     now = engine.now()
-    rule = ["tag", "Eq", filter] if isinstance(filter, str) else filter
     event = RouterPut(now, name, source, dest, preserve_node, preserve_tag, create_dest, rule, allow_cycle, cursor)
     batch = engine.commit((event, 0))
-    return Outcome((engine.state.routers[name], known is None), batch, Level.SYNCED)
+    return Outcome((copy(engine.state.routers[name]), known is None), batch, Level.SYNCED)
+
+
+def _rule(given: object, *, bytes_max: int) -> list[str] | None:
+    """A filter as it is kept, in a list of our own: the caller's may change under us."""
+    if given is None:
+        return None
+    match = parse_match(given, bytes_max=bytes_max)
+    return ["tag", "Eq", match.exact] if match.exact is not None else ["tag", "Glob", f"{match.prefix}*"]
 
 
 def _check_cycle(engine: Engine, name: str, source: str, dest: str, *, allow_cycle: bool) -> None:
@@ -66,10 +78,10 @@ def _check_cycle(engine: Engine, name: str, source: str, dest: str, *, allow_cyc
 
 def get_router(engine: Engine, name: str) -> Router:
     """The router of that name; NotFound otherwise."""
-    router = engine.state.routers.get(name)
+    router = engine.state.routers.get(check_router_name(name))
     if router is None:
         raise NotFound(f"no router {name!r}", code="router_not_found", router=name)
-    return router
+    return copy(router)
 
 
 def delete_router(engine: Engine, name: str) -> Outcome[bool]:
@@ -88,31 +100,39 @@ def list_routers(
     source: str | None = None,
     dest: str | None = None,
     limit: int = 100,
-    cursor: str = "",
+    cursor: str | None = None,
 ) -> Page:
     """Routers by name, those between the given topics only."""
-    limit = min(max(limit, 1), engine.settings.page_max)
-    routers = engine.state.routers.values() if source is None else engine.state.routers_from.get(source, [])
+    limit, prefix, after = clamp_limit(limit, engine.settings), check_prefix(prefix), after_name(cursor)
+    state = engine.state
+    routers = state.routers.values() if source is None else state.routers_from.get(check_prefix(source, "source"), [])
+    if dest is not None:
+        check_prefix(dest, "dest")
     chosen = sorted(
-        (r for r in routers if r.name > cursor and r.name.startswith(prefix) and (dest is None or r.dest == dest)),
+        (r for r in routers if r.name > after and r.name.startswith(prefix) and (dest is None or r.dest == dest)),
         key=lambda router: router.name,
     )
-    return Page(chosen[:limit], chosen[limit - 1].name if len(chosen) > limit else None)
+    return Page(list(map(copy, chosen[:limit])), cursor_of(chosen[limit - 1].name) if len(chosen) > limit else None)
 
 
 def forward(engine: Engine, source: Topic) -> bool:
     """Copy what is new in ``source`` through its routers, a step each; True if some of them have more to do.
 
-    A full destination that rejects holds its router where it is: it goes on with the next append or ack there or here.
+    A destination that is full or absent holds its router where it is, and so does a source that cannot be read: it
+    goes on with the next thing that happens there or here.
     """
     more = False
     for router in list(engine.state.routers_from.get(source.name, ())):
         if router.cursor < source.visible_seq:
-            more |= _step(engine, source, router)
+            try:
+                more |= _step(engine, source, router)
+            except (Corrupt, NotFound, Overloaded):
+                engine.stalled.setdefault(router.dest, set()).add(source.name)
     return more
 
 
 def _step(engine: Engine, source: Topic, router: Router) -> bool:
+    """Raises Corrupt, NotFound or Overloaded where the router has to wait; nothing was changed then."""
     now, lo = engine.now(), router.cursor + 1
     hi = min(lo + engine.settings.router_step_records, source.visible_seq + 1)
     match = router.match
@@ -124,13 +144,9 @@ def _step(engine: Engine, source: Topic, router: Router) -> bool:
     missed = max(0, min(hi, source.evict_floor) - max(lo, 1)) if lo < source.evict_floor else 0
     events: list[tuple[Event, int]] = []
     dest = engine.state.topics.get(router.dest)
+    dest_id = 0
     if copies or missed:
-        try:
-            dest_id, events = _deliver(engine, router, dest, copies, now=now, burnt=1 if missed else 0)
-        except (Overloaded, NotFound):
-            return False
-    else:
-        dest_id = 0
+        dest_id, events = _deliver(engine, router, dest, copies, now=now, burnt=1 if missed else 0)
     events.insert(
         len(events) - (1 if copies else 0), (RouterMoved(now, router.name, hi - 1, len(copies), missed, dest_id), 0)
     )

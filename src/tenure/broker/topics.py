@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.outcome import Level, Outcome
+from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
 from tenure.broker.room import check_new_topic
 from tenure.core.claim import ack_holes, ready_count
@@ -19,7 +18,8 @@ from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.names import check_topic_name
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
-from tenure.errors import Conflict, Invalid
+from tenure.core.values import check_flag
+from tenure.errors import Conflict
 
 __all__ = ["delete_topic", "list_topics", "put_topic", "topic_info"]
 
@@ -48,6 +48,7 @@ def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Outcome[t
 def topic_info(engine: Engine, name: str, *, touch: bool = True) -> TopicInfo:
     """A topic's state. ``touch`` counts as a read for its automatic priority."""
     topic = engine.state.topic(name)
+    check_flag(touch, "touch")
     now = engine.now()
     engine.pass_time(topic, now)
     evict_over_ttl(engine, topic, now)
@@ -107,30 +108,16 @@ def _oldest_ready_ms(engine: Engine, topic: Topic, queue: Queue, wall_ms: int) -
 
 def list_topics(engine: Engine, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
     """Names of topics in order. The cursor is opaque; a corrupt one is Invalid."""
-    limit = min(max(limit, 1), engine.settings.page_max)
+    limit, prefix, after = clamp_limit(limit, engine.settings), check_prefix(prefix), after_name(cursor)
     names = engine.sorted_names()
-    start = bisect_right(names, _parse_cursor(cursor)) if cursor is not None else bisect_left(names, prefix)
+    start = max(bisect_right(names, after), bisect_left(names, prefix))
     found: list[str] = []
     for name in names[start : start + limit + 1]:
         if not name.startswith(prefix):
             break
         found.append(name)
     more = len(found) > limit
-    return Page(found[:limit], _make_cursor(found[limit - 1]) if more else None)
-
-
-def _make_cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(b"t1:" + name.encode()).decode().rstrip("=")
-
-
-def _parse_cursor(cursor: str) -> str:
-    try:
-        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        if not raw.startswith(b"t1:"):
-            raise ValueError
-        return check_topic_name(raw[3:].decode())
-    except (ValueError, binascii.Error, TypeError, UnicodeError, Invalid):
-        raise Invalid("this cursor was not given out by a listing: start again without it") from None
+    return Page(found[:limit], cursor_of(found[limit - 1]) if more else None)
 
 
 def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Outcome[tuple[bool, list[str]]]:
@@ -138,6 +125,7 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Outcom
     routers went.
     """
     check_topic_name(name)
+    check_flag(if_empty, "if_empty")
     topic = engine.state.topics.get(name)
     if topic is None:
         return Outcome((False, []), 0, Level.NOW)

@@ -294,7 +294,7 @@ encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
 
 def kind_of(event: Event) -> int:
     """The number an event's frame is marked with."""
-    return _KIND_OF[type(event)]
+    return _KIND_OF[event.__class__]
 
 
 def decode(kind: int, body: bytes) -> Event:

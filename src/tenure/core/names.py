@@ -19,6 +19,7 @@ __all__ = [
     "check_client_id",
     "check_key",
     "check_node",
+    "check_reason",
     "check_router_name",
     "check_tag",
     "check_topic_name",
@@ -60,6 +61,11 @@ def check_node(node: object) -> str:
 def check_tag(tag: object, *, bytes_max: int = TAG_BYTES_MAX) -> str:
     """Return a tag within the limit unchanged, or raise Invalid; the empty tag is a tag."""
     return _check_text(tag, "tag", bytes_min=0, bytes_max=bytes_max)
+
+
+def check_reason(reason: object, *, bytes_max: int) -> str:
+    """Return why a job was given back, at most ``bytes_max`` bytes, unchanged, or raise Invalid; it may be empty."""
+    return _check_text(reason, "reason", bytes_min=0, bytes_max=bytes_max)
 
 
 def check_client_id(client_id: object, *, bytes_max: int = CLIENT_ID_BYTES_MAX) -> str:

@@ -82,6 +82,8 @@ def cut(pieces: list[Piece], lo: int, hi: int) -> int:
 
 def find(pieces: list[Piece], seq: int) -> tuple[int, int]:
     """The (piece, frame) indices that answer for ``seq``; the caller knows that it is alive."""
+    if len(pieces) == 1:
+        return 0, bisect_right(pieces[0].firsts, seq) - 1
     at = len(pieces) - 1
     while at > 0 and pieces[at].firsts[0] > seq:  # few pieces, and what is asked for is mostly at either end
         at -= 1

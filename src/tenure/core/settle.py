@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tenure.core.names import shown
 from tenure.core.queue import Lease, Queue
 from tenure.core.topic import Topic
 from tenure.errors import Invalid, LeaseLost
@@ -96,6 +97,8 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
 
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
+    if not isinstance(lease_ids, list | tuple):
+        raise Invalid(f"lease_ids must be a list of lease ids; got {shown(lease_ids)}")
     if len(lease_ids) != seq_count:
         raise Invalid(
             f"lease_ids has {len(lease_ids)} entries for {seq_count} seqs: give one per seq, in the same order"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.config import TopicConfig
+from tenure.core.names import check_topic_name
 from tenure.core.queue import NEVER, Ended, Queue
 from tenure.core.router import Router
 from tenure.core.topic import Topic
@@ -72,9 +73,10 @@ class State:
         return self.epoch << _COUNTER_BITS | self.leases_given + 1
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name; NotFound otherwise."""
-        topic = self.topics.get(name)
+        """The topic of that name; NotFound where there is none, Invalid where there can be none."""
+        topic = self.topics.get(name) if isinstance(name, str) else None
         if topic is None:
+            check_topic_name(name)
             raise NotFound(f"no topic {name!r}: create it or append to it first", code="topic_not_found", topic=name)
         return topic
 
@@ -131,6 +133,13 @@ class State:
         if ended:
             assert self.ended is not None
             self.ended += [(topic, lease) for lease in ended]
+
+    def expire_keys(self, now: int) -> int:
+        """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
+        for topic in self.topics.values():
+            if topic.keys is not None:
+                self.idempotency_keys -= topic.keys.expire(now)
+        return self.idempotency_keys
 
     def index_routers(self) -> None:
         """Rebuild the list of routers by source."""

@@ -102,7 +102,8 @@ class PosixDisk:
         self._lock: int | None = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_root"):
+        if hasattr(self, "_lock"):
+            self.unlock()
             os.close(self._root)
 
     def lock(self) -> None:

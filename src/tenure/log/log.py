@@ -12,7 +12,6 @@ success the second time. ``failed`` is set, appends are refused, reads go on.
 from __future__ import annotations
 
 import secrets
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -27,10 +26,9 @@ from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, SPARE, Head, prepare, segment_name
 from tenure.log.syncing import FileSync, SyncGate
 
-__all__ = ["CACHE_BYTES", "SEGMENT_BYTES", "FileLog"]
+__all__ = ["SEGMENT_BYTES", "FileLog"]
 
 SEGMENT_BYTES = 64 << 20
-CACHE_BYTES = 8 << 20
 HANDLES_MAX = 64
 _OFFSET_MAX = (1 << 32) - 1
 _OWN_BYTES_MAX = 4096
@@ -46,7 +44,6 @@ class FileLog:
         *,
         segment_bytes: int,
         reserve_bytes: int,
-        cache_bytes: int,
         handles_max: int,
     ) -> None:
         self.epoch = 0
@@ -61,19 +58,19 @@ class FileLog:
         self._segment_bytes, self._reserve_bytes = segment_bytes, reserve_bytes
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
         self._files = SegmentFiles(disk, handles_max=handles_max)
-        self._reader = FrameReader(disk, self._files, cache_bytes=cache_bytes)
+        self._reader = FrameReader(disk, self._files)
         self._gate = SyncGate(disk)
         self._closed = False
         self._dropped = 0
-        self._sealed_batch = -1
+        #: Where the last seal ends: while the log ends there, it needs no other.
+        self._sealed_at = -1
         # The segment being written. An append fits below _limit; -1 sends every append to the slow path.
         self._file: File = -1
         self._base = self._salt = 0
         self._end = self._written_end = self._last_offset = self._last_crc = 0
         self._capacity = 0
         self._limit = -1
-        self._pending: list[Entry] = []
-        self._locations: list[int] = []
+        self._pending: dict[int, Entry] = {}
 
     @classmethod
     def open(
@@ -82,7 +79,6 @@ class FileLog:
         *,
         segment_bytes: int = SEGMENT_BYTES,
         reserve_bytes: int | None = None,
-        cache_bytes: int = CACHE_BYTES,
         handles_max: int = HANDLES_MAX,
         log_id: bytes | None = None,
         epoch: int = 0,
@@ -112,7 +108,6 @@ class FileLog:
             heads,
             segment_bytes=segment_bytes,
             reserve_bytes=reserve,
-            cache_bytes=cache_bytes,
             handles_max=handles_max,
         )
 
@@ -125,17 +120,16 @@ class FileLog:
         if self._end + need > self._limit:
             self._make_room(need, urgent=urgent)
         at = self._base + self._end
+        self._end += need
         locations = []
         for entry in entries:
             locations.append(at)
+            self._pending[at] = entry
             at += HEADER_BYTES + len(entry[2])
-        self._pending += entries
-        self._locations += locations
-        self._end += need
         return locations
 
     def write(self) -> int:
-        entries = self._pending
+        entries = list(self._pending.values())
         if not entries:
             return self.written_batch
         if self.failed is not None or self._closed:
@@ -150,7 +144,7 @@ class FileLog:
         self._last_offset, self._last_crc = self._end - HEADER_BYTES - len(entries[-1][2]), crc
         self._written_end = self._end
         self.written_batch, self.pending_batch = batch, batch + 1
-        self._pending, self._locations = [], []
+        self._pending = {}
         return batch
 
     def begin_sync(self) -> Sync:
@@ -180,27 +174,24 @@ class FileLog:
 
     def seal(self) -> None:
         self.sync()
-        if self._sealed_batch != self.written_batch:
-            self._append_own(KIND_SEAL, b"")
+        if not self._sealed():
+            self._append_seal()
             self.sync()
-            self._sealed_batch = self.written_batch
 
     def witness(self) -> bool:
         self._check_ready()
-        if self._pending or self.synced_batch < self.written_batch or self._sealed_batch == self.written_batch:
+        if self._pending or self.synced_batch < self.written_batch or self._sealed():
             return False
-        self._append_own(KIND_SEAL, b"")
-        self._sealed_batch = self.pending_batch
-        return True
+        with suppress(Overloaded):
+            self._append_seal()
+            return True
+        return False
 
     # Reading.
 
     def read(self, location: int) -> tuple[int, int, bytes]:
-        if location >= self._base + self._written_end:
-            index = bisect_left(self._locations, location)
-            if index < len(self._locations) and self._locations[index] == location:
-                return self._pending[index]
-        return self._reader.read(location, self._salts.get(location >> 32))
+        entry = self._pending.get(location)
+        return entry if entry is not None else self._reader.read(location, self._salts.get(location >> 32))
 
     def contains(self, position: Position) -> bool:
         try:
@@ -249,9 +240,8 @@ class FileLog:
             return
         try:
             if self._file != -1 and self.failed is None:
-                self.seal()
-        except Overloaded:
-            pass  # No room for the seal: the last batches are durable all the same, only unwitnessed.
+                with suppress(Overloaded):  # No room for a seal: what was synced is durable all the same.
+                    self.seal()
         finally:
             self._closed, self._limit = True, -1
             with self._gate.lock:
@@ -300,7 +290,7 @@ class FileLog:
         self._end = self._written_end = end
         self._capacity = capacity
         self._limit = capacity - self._own_bytes - self._reserve_bytes
-        self._pending, self._locations = [], []
+        self._pending = {}
 
     def _make_room(self, need: int, *, urgent: bool) -> None:
         """Let ``need`` bytes fit: by rolling, else for urgent ones from the reserve. Raises Overloaded, Closed."""
@@ -320,9 +310,15 @@ class FileLog:
             self._roll(need)
         self._join((kind, 0, body))
 
+    def _append_seal(self) -> None:
+        self._append_own(KIND_SEAL, b"")
+        self._sealed_at = self._base + self._end
+
+    def _sealed(self) -> bool:
+        return self._base + self._written_end == self._sealed_at
+
     def _join(self, entry: Entry) -> None:
-        self._pending.append(entry)
-        self._locations.append(self._base + self._end)
+        self._pending[self._base + self._end] = entry
         self._end += HEADER_BYTES + len(entry[2])
 
     def _roll(self, need: int) -> None:

@@ -1,13 +1,11 @@
-"""Reading single frames back: a bounded set of open files, and a small cache of large frames.
-
-Many claims of one job each read the same frame of a thousand records, so frames of 4 KiB and more are kept for a
-while; small ones are not, since the page cache already holds them and a pread costs less than the bookkeeping.
-"""
+"""Reading single frames back: a bounded set of open files, and a window of the one read last."""
 
 from __future__ import annotations
 
 import errno
 from collections import Counter, OrderedDict
+
+from crc32c import crc32c
 
 from tenure.errors import Corrupt, NotFound, Overloaded, TenureError
 from tenure.log.disk import Disk, File
@@ -17,6 +15,7 @@ from tenure.log.segment import damage, segment_name
 __all__ = ["FrameReader", "SegmentFiles", "read_error"]
 
 _READ_BYTES = 4096
+_AHEAD_BYTES = 1 << 16
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -84,60 +83,62 @@ class SegmentFiles:
 
 
 class FrameReader:
-    """Reads frames by location and verifies each."""
+    """Reads frames by location and verifies each.
 
-    def __init__(self, disk: Disk, files: SegmentFiles, *, cache_bytes: int) -> None:
+    A window of the file read last is kept: claims follow one another through the log, so the next frame is mostly in
+    it. A frame that is not whole there (the tail may have grown since) is read anew.
+    """
+
+    def __init__(self, disk: Disk, files: SegmentFiles) -> None:
         self._disk = disk
         self._files = files
-        self._cache_bytes_max = cache_bytes
-        self._cache_bytes = 0
-        self._cache: OrderedDict[int, tuple[int, int, bytes]] = OrderedDict()
+        self._window = b""
+        self._window_at = 0
+        self._next = 0
 
     def read(self, location: int, salt: int | None) -> tuple[int, int, bytes]:
         """Give (kind, topic, body). Raises NotFound where the segment is gone, Corrupt where the frame is bad."""
-        entry = self._cache.get(location)
-        if entry is not None:
-            self._cache.move_to_end(location)
-            return entry
+        start, window = location - self._window_at, self._window
+        if salt is not None and 0 <= start <= len(window) - HEADER_BYTES:
+            length, crc, _, _, _, kind, _, _, topic = unpack_header(window, start)
+            end = start + length
+            if HEADER_BYTES <= length <= len(window) - start and crc32c(window[start + 8 : end], length ^ salt) == crc:
+                self._next = location + length
+                return kind, topic, window[start + HEADER_BYTES : end]
+        return self._read_through(location, salt)
+
+    def _read_through(self, location: int, salt: int | None) -> tuple[int, int, bytes]:
         number, offset = location >> 32, location & 0xFFFFFFFF
         if salt is None:
             raise NotFound(f"segment {number} is not part of the log any more", code="segment_dropped", segment=number)
-        frame = self._fetch(number, offset)
+        frame = self._fetch(number, offset, ahead=0 <= location - self._next < _READ_BYTES)
         length, crc, _, _, _, kind, _, _, topic = unpack_header(frame)
         if checksum(frame, salt) != crc:
             raise damage(segment_name(number), offset, end=offset + length, why="a frame fails its checksum")
-        entry = (kind, topic, frame[HEADER_BYTES:])
-        if length >= _READ_BYTES:
-            self._keep(location, entry)
-        return entry
+        self._next = location + length
+        return kind, topic, frame[HEADER_BYTES:]
 
     def drop(self, segment: int) -> None:
-        """Forget what was cached of a segment that is gone."""
-        for location in [each for each in self._cache if each >> 32 == segment]:
-            self._cache_bytes -= len(self._cache.pop(location)[2])
+        """Forget what was read of a segment that is gone."""
+        if self._window_at >> 32 == segment:
+            self._window, self._window_at = b"", 0
 
-    def _fetch(self, number: int, offset: int) -> bytes:
-        """Read one frame's bytes; its length is checked, its content not."""
+    def _fetch(self, number: int, offset: int, *, ahead: bool) -> bytes:
+        """Read one frame's bytes, and more behind it where reads go forward; its length is checked, its content not."""
+        wanted = _AHEAD_BYTES if ahead else _READ_BYTES
         try:
             file = self._files.get(number)
-            frame = self._disk.pread(file, _READ_BYTES, offset)
+            frame = self._disk.pread(file, wanted, offset)
             length = int.from_bytes(frame[:4], "little")
-            if length > len(frame) == _READ_BYTES:
+            if length > len(frame) == wanted:
                 if offset + length > self._disk.size(file):
                     length = 0
                 else:
-                    frame += self._disk.pread(file, length - _READ_BYTES, offset + _READ_BYTES)
+                    frame += self._disk.pread(file, length - wanted, offset + wanted)
         except OSError as error:
             raise read_error(error, number, offset) from error
         if not HEADER_BYTES <= length <= len(frame):
             raise damage(segment_name(number), offset, end=offset + HEADER_BYTES, why="no frame begins here:")
+        if len(frame) <= _AHEAD_BYTES:
+            self._window, self._window_at = frame, number << 32 | offset
         return frame[:length] if length < len(frame) else frame
-
-    def _keep(self, location: int, entry: tuple[int, int, bytes]) -> None:
-        size = len(entry[2])
-        if size > self._cache_bytes_max:
-            return
-        self._cache[location] = entry
-        self._cache_bytes += size
-        while self._cache_bytes > self._cache_bytes_max:
-            self._cache_bytes -= len(self._cache.popitem(last=False)[1][2])

@@ -1,0 +1,40 @@
+"""Flags and whole numbers as callers give them: one check for each, the same at every door.
+
+To Python True is 1 and "no" is true; to the contract neither is. An event with such a value in it would be logged and
+could not be read back, so nothing gets past these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+
+__all__ = ["SEQ_MAX", "check_flag", "check_seqs", "check_whole"]
+
+SEQ_MAX: Final = 2**64 - 1
+
+
+def check_flag(value: object, field: str) -> bool:
+    """Return a bool unchanged, or raise Invalid."""
+    if value is True or value is False:
+        return value
+    raise Invalid(f"{field} must be true or false; got {shown(value)}", field=field)
+
+
+def check_whole(value: object, field: str, *, least: int = 0) -> int:
+    """Return a whole number of at least ``least`` unchanged, or raise Invalid; how large it may be is the caller's."""
+    if type(value) is int and value >= least:
+        return value
+    raise Invalid(f"{field} must be a whole number, {least} or more; got {shown(value)}", field=field)
+
+
+def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
+    """Raise Invalid unless these are 1 to ``count_max`` seqs in a list, a tuple or a range; ``limit`` names the setting."""
+    if not isinstance(seqs, list | tuple | range) or not seqs:
+        raise Invalid(f"seqs must be a list of 1 to {count_max} whole numbers; got {shown(seqs)}")
+    if seqs[count_max : count_max + 1]:  # a slice, because len() of a range may be more than it can say
+        raise Invalid(f"more than {count_max} seqs in one call", code="batch_too_large", limit=limit, max=count_max)
+    if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) > SEQ_MAX:
+        raise Invalid("seqs must be whole numbers from 0 to 2**64 - 1")
