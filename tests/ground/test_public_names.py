@@ -21,6 +21,7 @@ PUBLIC = {
         "TenureError",
     ],
     "tenure.clock": ["Clock", "SystemClock"],
+    "tenure.testing": ["History", "HistoryReport", "ManualClock", "SimDisk", "check_history", "memory_broker"],
 }
 
 
