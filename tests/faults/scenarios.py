@@ -117,7 +117,7 @@ def roll(session: Session) -> None:
 def old_segments(session: Session) -> None:
     session.queue(lease_ms=1000)
     session.produce(2, to="kept", size=100, config={"durability": "fsync"})
-    for _ in range(3):
+    for _ in range(6):
         session.produce(4, size=300)
         session.sync()
         claim = session.claim(4)

@@ -16,7 +16,7 @@ import msgspec
 
 from tenure.broker import appends, leases, letters, reads, routing, topics, trim
 from tenure.broker.engine import Engine
-from tenure.broker.outcome import Outcome
+from tenure.broker.answer import Answer
 from tenure.broker.replies import Claim
 from tenure.core import events
 from tenure.core.fold import fold
@@ -127,7 +127,7 @@ class Session:
         while self.call(routing.forward, self.engine.state.topics[source]):
             pass
 
-    def redrive(self, name: str, **options: Any) -> Outcome[Any]:
+    def redrive(self, name: str, **options: Any) -> Answer[Any]:
         return self.call(letters.redrive, name, **options)
 
     def trim(self) -> None:
