@@ -1,0 +1,79 @@
+"""The command as such: help, version, exit codes, and never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tenure
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("typer", "rich"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+import tenure.cli.main
+tenure.cli.main.main()
+"""
+
+
+def test_help_names_every_command_and_the_exit_codes(tenure: Tenure):
+    done = tenure("--help")
+    assert done.returncode == 0
+    for word in ("tour", "inspect", "verify", "salvage", "Exit codes"):
+        assert word in done.stdout
+
+
+def test_version_is_one_line(tenure: Tenure):
+    done = tenure("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tenure 0.")
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("bogus",), ("verify",), ("verify", "a", "b"), ("inspect", "--bogus", "a")])
+def test_wrong_usage_is_exit_code_2(tenure: Tenure, arguments: tuple[str, ...]):
+    done = tenure(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_without_typer_it_says_what_to_install():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install tenure[cli]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_importing_it_is_light():
+    code = "import sys, tenure.cli.main; print([name for name in ('typer', 'rich', 'asyncio') if name in sys.modules])"
+    # The package itself brings the broker, and with it asyncio; the command line adds nothing of its own.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['asyncio']"
+
+
+def test_a_failure_nobody_foresaw_is_one_line_and_exit_code_3():
+    code = """
+import tenure.cli.app, tenure.cli.main
+def fail(**_): raise ZeroDivisionError("two\\nlines")
+tenure.cli.app.app = fail
+tenure.cli.main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "tenure: ZeroDivisionError: two lines. This is a bug in tenure; TENURE_DEBUG=1 shows where.\n"
+
+
+def test_output_that_nobody_reads_is_no_failure_to_complain_about(data: Path):
+    command: list[str | Path] = [Path(sys.executable).with_name("tenure"), "inspect", data]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        complaint = child.stderr.read()
+    assert complaint == ""
