@@ -86,6 +86,18 @@ def test_frames_appended_together_and_before_a_write_form_one_batch(home: Home) 
     assert log.pending_batch == before + 1
 
 
+def test_one_frame_is_appended_like_any_other(home: Home) -> None:
+    log = home.log
+    [first] = log.append([(20, 1, b"a")])
+    second = log.append_one(21, 2, b"b")
+    assert log.read(second) == (21, 2, b"b")
+    log.write()
+    assert [location for _, _, location, _ in log.replay()] == [first, second]
+    while len(log.segments()) < 3:
+        location = log.append_one(20, 1, bytes(1000), urgent=True)
+    assert log.read(location)[2] == bytes(1000)
+
+
 def test_writing_nothing_makes_no_batch(home: Home) -> None:
     before = home.log.written_batch
     assert home.log.write() == before
@@ -240,6 +252,20 @@ def test_a_seal_needs_no_seal(home: Home) -> None:
     log.seal()
     assert log.written_batch == sealed + 2
     assert bodies(log) == [b"x", b"y"], "a seal is the log's own and not shown"
+
+
+def test_frames_that_join_the_batch_of_a_witness_still_need_a_seal(home: Home) -> None:
+    log = home.log
+    log.append([(20, 1, b"x")])
+    log.sync()
+    if log.witness():
+        assert not log.witness()
+    log.append([(20, 1, b"joined")])
+    log.sync()
+    before = log.written_batch
+    log.seal()
+    assert log.written_batch == before + 1
+    assert not log.witness()
 
 
 def test_a_closed_log_takes_nothing_more(home: Home) -> None:

@@ -154,6 +154,32 @@ def test_a_recovery_that_fails_at_any_call_can_simply_be_repeated(scenario: Scen
             opened(world.kill(), mine).close()
 
 
+def test_power_lost_at_any_call_of_a_recovery_after_a_kill_raises_no_false_alarm() -> None:
+    """Faults 1, 2 and 20: what the killed process left unsynced is synced before anything says that it was."""
+    first = Model()
+    disk = SimDisk(1, sector_bytes=16)
+    log = opened(disk, first)
+    for number in range(5):
+        first.append(log, [(20, number, bytes([number]) * 30)])
+        log.write()
+    killed = disk.kill()
+    call, finished = 0, False
+    while not finished:
+        call += 1
+        for seed in range(30):
+            model = Model()
+            model.history = list(first.history)
+            world = killed.kill()
+            world.fail_at(call, "crash")
+            try:
+                opened(world, model)
+                finished = True
+            except PowerLoss:
+                pass
+            opened(world.crash("reordered", seed=seed), model)
+    assert call > 10
+
+
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
 def test_a_failed_sync_is_never_tried_again_and_nothing_more_is_written(failure: Failure) -> None:
     """Fault 13: those who wait hear that the outcome is unknown; the log refuses appends and still reads."""

@@ -10,6 +10,7 @@ import pytest
 from tenure.errors import Closed, Conflict, Corrupt, TenureError
 from tenure.log import FileLog, PosixDisk, UnknownPosition, checkpoint
 from tenure.log.frame import encode_batch
+from tenure.log.salvage import verify
 from tenure.log.segment import FORMAT, HEAD_BYTES, list_heads, segment_name
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
@@ -60,6 +61,41 @@ def test_a_frame_torn_at_every_byte_length_is_cut_off_and_reported_once() -> Non
         assert log.report is not None
         assert log.report.torn_bytes == 0
     assert bodies(disk.kill()) == [b"kept", b"torn" * 5, b"also torn"]
+
+
+def test_a_torn_tail_is_zeroed_to_its_end_whatever_is_written_over_it() -> None:
+    """Faults 5 and 6: a long torn tail is not left behind the few bytes that a restart writes."""
+    disk = SimDisk(1)
+    log, _ = open_log(disk)
+    log.append([(20, 1, b"t" * 1000)])
+    log.write()
+    disk.flip_bit(FIRST, 300 * 8)
+    world = disk.kill()
+    log, frames = open_log(world)
+    assert frames == []
+    assert log.report is not None
+    assert (log.report.torn_file, log.report.torn_offset, log.report.torn_bytes) == (FIRST, 100, 1036)
+    assert not any(world.content(FIRST)[log.position().offset :])
+    log.close()
+    assert verify(world).torn is None
+
+
+def test_a_frame_of_an_older_epoch_or_without_its_beginning_is_not_taken_up() -> None:
+    """Fault 6: even where it fits by its batch number and its place."""
+    disk = SimDisk(1)
+    for _ in range(2):
+        log, _ = open_log(disk)
+        log.close()
+    salt = list_heads(disk)[0].salt
+    log, _ = open_log(disk)
+    place = log.position()
+    two = [(20, 1, b"beginning"), (20, 1, b"end")]
+    for epoch, cut, expected in ((3, 0, 2), (2, 0, 0), (3, 45, 0)):
+        data, _ = encode_batch(two, salt, epoch=epoch, batch=place.batch, synced_batch=place.batch - 1)
+        world = disk.kill()
+        content = world.content(FIRST)[: place.offset] + data[cut:]
+        world.put(FIRST, content + bytes(2048 - len(content)))
+        assert len(open_log(world)[1]) == expected
 
 
 def test_a_file_cut_at_every_byte_of_its_last_batch_loses_only_that_batch() -> None:

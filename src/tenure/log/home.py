@@ -83,6 +83,9 @@ class Log(Protocol):
         use the room kept for acks and for reclaiming space.
         """
 
+    def append_one(self, kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
+        """`append` for one frame, which most commands need; return its location."""
+
     def write(self) -> int:
         """Hand the pending batch to the operating system; return ``written_batch``. Raises Indeterminate."""
 

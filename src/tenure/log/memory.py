@@ -77,6 +77,9 @@ class MemoryLog:
             self._has_pending = True
         return locations
 
+    def append_one(self, kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
+        return self.append(((kind, topic, body),), urgent=urgent)[0]
+
     def write(self) -> int:
         if self._has_pending:
             self._check_open()
