@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenure.broker import appends, leases, letters, reads, routing, topics, trim
-from tenure.broker.engine import Engine
 from tenure.broker.answer import Answer
+from tenure.broker.engine import Engine
 from tenure.broker.replies import Claim
 from tenure.core import events
 from tenure.core.fold import fold
