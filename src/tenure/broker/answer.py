@@ -1,36 +1,54 @@
-"""An answer: the command has been carried out when you hold it, and awaiting it waits for the durability it asks for."""
+"""An answer: the command has been carried out when you hold it; awaiting it waits for the durability it asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+import asyncio
+from collections.abc import Generator
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tenure.broker.committer import Committer
-from tenure.broker.outcome import Level, Outcome
+import msgspec
 
-__all__ = ["Answer"]
+__all__ = ["LEVELS", "Answer", "Gate", "Level"]
 
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
-    """What a command answers. ``await`` it; a thousand of them can be collected first and cost one write together."""
+class Level:
+    """How far a batch must have come before the caller hears of it. Plain numbers: every command compares them."""
 
-    __slots__ = ("_committer", "_finish", "_outcome")
+    NOW: Final = 0
+    WRITTEN: Final = 1
+    SYNCED: Final = 2
 
-    def __init__(self, committer: Committer, outcome: Outcome[T], finish: Callable[[T], T] | None = None) -> None:
-        self._committer = committer
-        self._outcome = outcome
-        self._finish = finish
 
-    @property
-    def durable(self) -> bool:
-        """Whether the reply may be given without waiting."""
-        _, batch, level = self._outcome
-        return level == Level.NOW or self._committer.reached(batch, level)
+LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
+"""What a topic's durability class asks of a write."""
+
+
+class Gate(Protocol):
+    """Knows how far batches have come."""
+
+    def reached(self, batch: int, level: int) -> bool:
+        """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
+
+    def wait(self, batch: int, level: int) -> asyncio.Future[None]:
+        """A future for a batch that has not come that far yet."""
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
+    """A reply that may be given once ``batch`` has reached ``level``.
+
+    ``await`` it for the reply. A thousand answers can be collected first; they cost one write together. An engine
+    without a broker around it has no gate: there the reply is simply read.
+    """
+
+    reply: T
+    batch: int
+    level: int
+    gate: Gate | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        reply, batch, level = self._outcome
-        if level and not self._committer.reached(batch, level):
-            yield from self._committer.wait(batch, level)
-        return reply if self._finish is None else self._finish(reply)
+        gate, level = self.gate, self.level
+        if level and gate is not None and not gate.reached(self.batch, level):
+            yield from gate.wait(self.batch, level)
+        return self.reply

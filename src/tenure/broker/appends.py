@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
-from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.replies import Produced
 from tenure.broker.room import check_broker_room, check_new_topic, check_topic_room
 from tenure.core.config import DEFAULTS, TopicConfig, parse_config
@@ -37,7 +37,7 @@ def produce(
     client_seq: int | None = None,
     create: bool = True,
     config: Mapping[str, Any] | None = None,
-) -> Outcome[Produced]:
+) -> Answer[Produced]:
     """Append records to a topic, creating it where that is allowed.
 
     Raises Invalid, NotFound, Conflict, Overloaded, Closed.
@@ -67,15 +67,17 @@ def produce(
     event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
     if topic is None:
         put = TopicPut(now, topic_id, name, settings)
-        at = engine.commit((put, topic_id), (event, topic_id))
+        at = engine.commit_all((put, topic_id), (event, topic_id))
         topic, created = state.topics[name], True
     else:
-        at, created = engine.commit((event, topic_id)), False
+        at, created = engine.commit(event, topic_id), False
     engine.metrics.produced += packed.count
     if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
         evict_over_ttl(engine, topic, now)
         evict_over_cap(engine, topic, now)
-    return Outcome(Produced(name, first_seq, packed.count, topic.head_seq, created), at, LEVELS[settings.durability])
+    return Answer(
+        Produced(name, first_seq, packed.count, topic.head_seq, created), at, LEVELS[settings.durability], engine.gate
+    )
 
 
 class _Name(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +96,7 @@ def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mappin
     return DEFAULTS if config is None else parse_config(config, topic=name)
 
 
-def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Outcome[Produced] | None:
+def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Answer[Produced] | None:
     """The answer to an append that was made before, or None.
 
     Raises Conflict where a name was used for something else.
@@ -117,7 +119,7 @@ def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name
     return _by_unique(engine, topic, batch)
 
 
-def _by_key(engine: Engine, topic: Topic, batch: Batch, key: str, now: int) -> Outcome[Produced] | None:
+def _by_key(engine: Engine, topic: Topic, batch: Batch, key: str, now: int) -> Answer[Produced] | None:
     entry = topic.keys.get(digest_key(key), now) if topic.keys is not None else None
     if entry is None:
         return None
@@ -145,7 +147,7 @@ def _check_mark(topic: Topic, named: _Name, now: int) -> None:
     )
 
 
-def _by_unique(engine: Engine, topic: Topic, batch: Batch) -> Outcome[Produced] | None:
+def _by_unique(engine: Engine, topic: Topic, batch: Batch) -> Answer[Produced] | None:
     if batch.extras is None or topic.queue is None or all(r.unique_key is None for r in batch.extras):
         return None
     if len(batch.extras) != 1:
@@ -154,12 +156,12 @@ def _by_unique(engine: Engine, topic: Topic, batch: Batch) -> Outcome[Produced] 
     return None if living is None else _repeat(engine, topic, living, 1)
 
 
-def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Outcome[Produced]:
+def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Answer[Produced]:
     """The first answer again; where that copy is not durable yet, this one waits for it too."""
     durable = first_seq + count - 1 <= topic.durable_seq
     level = Level.NOW if durable else LEVELS[topic.config.durability]
     reply = Produced(topic.name, first_seq, count, topic.head_seq, deduped=True)
-    return Outcome(reply, engine.last_batch, level)
+    return Answer(reply, engine.last_batch, level, engine.gate)
 
 
 def _check_uniques(engine: Engine, topic: Topic | None, batch: Batch) -> None:

@@ -110,7 +110,7 @@ class Broker:
         data.
         """
         self._pump.check_open()
-        outcome = appends.produce(
+        answer = appends.produce(
             self._engine,
             topic,
             records,
@@ -121,7 +121,7 @@ class Broker:
             create=create,
             config=config,
         )
-        return self._pump.answer(outcome)
+        return self._pump.answer(answer)
 
     def diff(
         self,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
+from tenure.broker.answer import Level
 from tenure.broker.engine import Engine
-from tenure.broker.outcome import Level
 from tenure.errors import Indeterminate, TenureError
 from tenure.log.home import Sync
 
@@ -40,6 +40,7 @@ class Committer:
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
         self._seal_timer: asyncio.TimerHandle | None = None
+        self._finishing = False
 
     def reached(self, batch: int, level: int) -> bool:
         """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
@@ -117,7 +118,7 @@ class Committer:
         """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes
         unseen.
         """
-        if self._seal_timer is None and not self._sync_waiters:
+        if self._seal_timer is None and not self._sync_waiters and not self._finishing:
             delay = self.engine.settings.sync_interval_ms / 1000
             self._seal_timer = self._loop.call_later(delay, self._seal)
 
@@ -132,7 +133,7 @@ class Committer:
             await self.wait(batch, Level.SYNCED)
 
     def fail(self, error: TenureError) -> None:
-        """A write or sync failed: the outcome of everything that waits is unknown, and nothing is written any more."""
+        """A write or sync failed: the answer of everything that waits is unknown, and nothing is written any more."""
         if self.failed is None:
             self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
         for waiters in (self._write_waiters, self._sync_waiters):
@@ -143,6 +144,7 @@ class Committer:
 
     async def finish(self) -> None:
         """Write and sync what is there and stop the thread."""
+        self._finishing = True
         for timer in (self._sync_timer, self._seal_timer):
             if timer is not None:
                 timer.cancel()

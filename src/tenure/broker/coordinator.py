@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tenure.broker.alarms import Alarm, Alarms
+from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.leases import claim
-from tenure.broker.outcome import Outcome
 from tenure.broker.replies import Claim
-from tenure.core.claim import ready_count
+from tenure.core.claim import claimable_count
 from tenure.core.queue import NEVER
 from tenure.core.topic import Topic
 from tenure.errors import NotFound, Overloaded, TenureError
@@ -35,7 +35,7 @@ class Taker(Protocol):
     def wants(self) -> int:
         """How many jobs it would take right now; 0 while it is full."""
 
-    def give(self, outcome: Outcome[Claim]) -> bool:
+    def give(self, answer: Answer[Claim]) -> bool:
         """Hand over a claim; True if it wants no more, ever."""
 
     def refuse(self, error: TenureError) -> None:
@@ -47,7 +47,7 @@ class ClaimWaiter:
 
     def __init__(
         self,
-        future: asyncio.Future[Outcome[Claim]],
+        future: asyncio.Future[Answer[Claim]],
         *,
         node: str,
         max_count: int,
@@ -65,9 +65,9 @@ class ClaimWaiter:
     def wants(self) -> int:
         return 0 if self.future.done() else self.max_count
 
-    def give(self, outcome: Outcome[Claim]) -> bool:
+    def give(self, answer: Answer[Claim]) -> bool:
         if not self.future.done():
-            self.future.set_result(outcome)
+            self.future.set_result(answer)
         return True
 
     def refuse(self, error: TenureError) -> None:
@@ -149,7 +149,7 @@ class Coordinator:
             return
         self._engine.pass_time(topic, self._engine.now())
         hungry = [(taker, wants) for taker in self._takers[topic] if (wants := taker.wants())]
-        ready = ready_count(topic, topic.queue)
+        ready = claimable_count(topic, topic.queue)
         if hungry and ready:
             self._turn += 1
             shares = divide(ready, [wants for _, wants in hungry], start=self._turn)
@@ -161,7 +161,7 @@ class Coordinator:
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; False where there is nothing more to hand out."""
         try:
-            outcome = claim(
+            answer = claim(
                 self._engine,
                 topic.name,
                 node=taker.node,
@@ -176,9 +176,9 @@ class Coordinator:
             taker.refuse(error)
             self.remove(topic, taker)
             return True
-        if not outcome.reply.jobs:
+        if not answer.reply.jobs:
             return False
-        if taker.give(outcome):
+        if taker.give(answer):
             self.remove(topic, taker)
         return True
 

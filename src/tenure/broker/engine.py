@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from tenure.broker.answer import Gate
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.clock import Clock
@@ -49,6 +50,7 @@ class Engine:
         self.state = State()
         self.metrics = Metrics()
         self.reader = Reader(log, settings.frame_cache_bytes)
+        self.gate: Gate | None = None
         self.listeners: list[Listener] = []
         self.touched: set[Topic] = set()
         self.stalled: dict[str, set[str]] = {}
@@ -102,7 +104,7 @@ class Engine:
         now = max(now, state.log_ms)
         self._log_base, self._boot_base = now, boot_ms
         opened = Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now)
-        self.commit((opened, 0), urgent=True)
+        self.commit(opened, 0, urgent=True)
         self.log.sync()
 
     def now(self) -> int:
@@ -119,31 +121,41 @@ class Engine:
             now = state.log_ms
         wall_ms = clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
-            self.commit((ClockSet(now, wall_ms - now), 0), urgent=True)
+            self.commit(ClockSet(now, wall_ms - now), 0, urgent=True)
             self.touched.update(state.by_id[topic_id] for topic_id in state.wall_queues)
         self.last_ms = now
         return now
 
     # Writing
 
-    def commit(self, *events: tuple[Event, int], urgent: bool = False) -> int:
-        """Log events with their topic ids, together, then fold them; returns the batch they joined.
+    def commit(self, event: Event, topic_id: int, *, urgent: bool = False) -> int:
+        """Log an event, then fold it; returns the batch it joined.
 
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
-        log, state = self.log, self.state
-        locations = log.append([(kind_of(event), topic_id, encode(event)) for event, topic_id in events], urgent=urgent)
+        log = self.log
+        location = log.append_one(kind_of(event), topic_id, encode(event), urgent)
+        self._fold(event, topic_id, location)
+        return log.pending_batch
+
+    def commit_all(self, *events: tuple[Event, int], urgent: bool = False) -> int:
+        """`commit` for events that belong together, each with its topic id: one batch holds them all, or none."""
+        entries = [(kind_of(event), topic_id, encode(event)) for event, topic_id in events]
+        locations = self.log.append(entries, urgent=urgent)
         for (event, topic_id), location in zip(events, locations, strict=True):
-            if self.listeners:
-                for listener in self.listeners:
-                    listener(event)
-            fold(state, event, location)
-            if type(event) is Appended:
-                self._heads[topic_id] = event.first_seq + event.count - 1
-                self.appended_bytes += len(event.blobs)
-                self.touched.add(state.by_id[topic_id])
-        self.last_batch = batch = log.pending_batch
-        return batch
+            self._fold(event, topic_id, location)
+        return self.log.pending_batch
+
+    def _fold(self, event: Event, topic_id: int, location: int) -> None:
+        if self.listeners:
+            for listener in self.listeners:
+                listener(event)
+        state = self.state
+        fold(state, event, location)
+        if event.__class__ is Appended:
+            self._heads[topic_id] = event.first_seq + event.count - 1
+            self.appended_bytes += len(event.blobs)
+            self.touched.add(state.by_id[topic_id])
 
     def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
         """The event that appends copies of records the broker moves by itself."""

@@ -85,5 +85,5 @@ def _free(engine: Engine, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int,
 
 def _evict(engine: Engine, topic: Topic, seqs: list[int], size: int, *, now: int, reason: str) -> None:
     event = Evicted(now, topic.id, to_runs(seqs), len(seqs), size, reason)
-    engine.commit((event, topic.id), urgent=True)
+    engine.commit(event, topic.id, urgent=True)
     engine.metrics.evicted += len(seqs)

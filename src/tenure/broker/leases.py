@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
 from tenure.broker.letters import dead_letter, park
-from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.replies import Claim, Extension, Settled
 from tenure.core.backoff import delay_ms as backoff_ms
 from tenure.core.claim import choose, ready_count
@@ -34,7 +34,7 @@ def claim(
     lease_ms: int | None = None,
     claim_id: str | None = None,
     auto_ack: bool = False,
-) -> Outcome[Claim]:
+) -> Answer[Claim]:
     """Lease up to ``max_count`` jobs to ``node``.
 
     An empty claim is an answer, not an error. Raises Overloaded at a cap.
@@ -55,19 +55,19 @@ def claim(
         evict_over_ttl(engine, topic, now)
     runs, jobs = _take(engine, topic, queue, max_count, now=now)
     if not runs:
-        return Outcome(Claim(name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW)
+        return Answer(Claim(name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW, engine.gate)
     number, deadline = engine.state.next_lease, now + lease_ms
-    batch = engine.commit((Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id), urgent=True)
+    batch = engine.commit(Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id, urgent=True)
     engine.metrics.claimed += len(jobs)
     counts = queue.deliveries
     redelivered = {seq: counts[seq] for seq in each(runs) if seq in counts} if counts else {}
     if auto_ack:
         batch = _ack(engine, topic, runs, node=node, now=now)
         reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
-        return Outcome(reply, batch, LEVELS[topic.config.durability])
+        return Answer(reply, batch, LEVELS[topic.config.durability], engine.gate)
     shown = deadline + engine.state.wall_offset_ms
     reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue))
-    return Outcome(reply, batch, _lease_level(topic))
+    return Answer(reply, batch, _lease_level(topic), engine.gate)
 
 
 def _lease_level(topic: Topic) -> int:
@@ -114,7 +114,7 @@ def _take_readable(engine: Engine, topic: Topic, seqs: list[int], *, now: int) -
     return to_runs(job.seq for job in jobs), jobs
 
 
-def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Outcome[Claim]:
+def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Answer[Claim]:
     """The same claim again, whose answer was lost: the same jobs, lease and deadline, and no delivery counted."""
     lease = queue.leases[number]
     if lease.node != node:
@@ -124,7 +124,7 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = lease.deadline + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
-    return Outcome(reply, engine.last_batch, _lease_level(topic))
+    return Answer(reply, engine.last_batch, _lease_level(topic), engine.gate)
 
 
 def _prepare(
@@ -147,9 +147,7 @@ def _prepare(
     return topic, queue, now, sift(topic, queue, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict)
 
 
-def _check_seqs(
-    engine: Engine, seqs: Sequence[int] | None, lease: str | None, lease_ids: Sequence[str] | None
-) -> None:
+def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None, lease_ids: Sequence[str] | None) -> None:
     if seqs is None:
         if lease is None:
             raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
@@ -168,7 +166,7 @@ def ack(
     lease_ids: Sequence[str] | None = None,
     lease: str | None = None,
     strict: bool = False,
-) -> Outcome[Settled]:
+) -> Answer[Settled]:
     """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
     topic, queue, now, holding = _prepare(
         engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
@@ -179,12 +177,12 @@ def ack(
         batch, level = _ack(engine, topic, runs, node=node, now=now), LEVELS[topic.config.durability]
         done = sum(runs[1::2])
     reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
-    return Outcome(reply, batch, level)
+    return Answer(reply, batch, level, engine.gate)
 
 
 def _ack(engine: Engine, topic: Topic, runs: list[int], *, node: str, now: int) -> int:
     size = engine.reader.weigh(topic, runs)
-    batch = engine.commit((Acked(now, topic.id, runs, size, node), topic.id), urgent=True)
+    batch = engine.commit(Acked(now, topic.id, runs, size, node), topic.id, urgent=True)
     engine.metrics.acked += sum(runs[1::2])
     engine.touched.add(topic)
     return batch
@@ -202,7 +200,7 @@ def nack(
     delay_ms: int | None = None,
     reason: str | None = None,
     dead: bool = False,
-) -> Outcome[Settled]:
+) -> Answer[Settled]:
     """Give jobs back, now or after ``delay_ms`` (default: the queue's back-off); ``dead`` dead-letters them at once."""
     if delay_ms is not None:
         check_whole(delay_ms, "delay_ms")
@@ -220,7 +218,7 @@ def nack(
         level = _lease_level(topic)
     engine.metrics.nacked += done
     reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
-    return Outcome(reply, batch, level)
+    return Answer(reply, batch, level, engine.gate)
 
 
 def _release(
@@ -240,7 +238,7 @@ def _release(
         counts = queue.deliveries
         dues = [now + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
     event = Released(now, topic.id, runs, node, due, dues, reason)
-    batch = engine.commit((event, topic.id), urgent=True)
+    batch = engine.commit(event, topic.id, urgent=True)
     engine.touched.add(topic)
     return batch
 
@@ -256,7 +254,7 @@ def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
         if held:
             node = topic.queue.leases[number].node
             event = Released(now, topic.id, to_runs(held), node, now, None, None, "disconnect")
-            engine.commit((event, topic.id), urgent=True)
+            engine.commit(event, topic.id, urgent=True)
             engine.touched.add(topic)
 
 
@@ -270,7 +268,7 @@ def extend(
     lease: str | None = None,
     strict: bool = False,
     lease_ms: int | None = None,
-) -> Outcome[Extension]:
+) -> Answer[Extension]:
     """Set the deadline of held jobs to now plus ``lease_ms``; it may be left out where a lease is named."""
     topic, _ = engine.state.queue(name)
     if lease_ms is None:
@@ -284,11 +282,11 @@ def extend(
     batch, level, deadline = 0, Level.NOW, now + lease_ms
     runs = to_runs(holding.held)
     if runs:
-        batch = engine.commit((Extended(now, topic.id, runs, deadline, node), topic.id), urgent=True)
+        batch = engine.commit(Extended(now, topic.id, runs, deadline, node), topic.id, urgent=True)
         engine.metrics.extended += sum(runs[1::2])
         level = _lease_level(topic)
     shown = deadline + engine.state.wall_offset_ms
-    return Outcome(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level)
+    return Answer(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level, engine.gate)
 
 
 def shift_deadline(engine: Engine, claimed: Claim, wait_ms: int) -> Claim:
@@ -301,6 +299,6 @@ def shift_deadline(engine: Engine, claimed: Claim, wait_ms: int) -> Claim:
         return claimed
     deadline = queue.leases[claimed.lease].deadline + wait_ms
     event = Extended(now, topic.id, to_runs(held), deadline, claimed.node, "sync")
-    engine.commit((event, topic.id), urgent=True)
+    engine.commit(event, topic.id, urgent=True)
     shown = deadline + engine.state.wall_offset_ms
     return Claim(claimed.topic, claimed.node, claimed.lease, shown, claimed.jobs, claimed.redelivered, claimed.ready)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
-from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.replies import Redrive
 from tenure.broker.room import check_topic_room
 from tenure.core.claim import LETTERS_MAX
@@ -47,7 +47,7 @@ def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, n
             action = "drop" if config.dlq_strategy == "skip" else "park"
             size = engine.reader.weigh(topic, runs) if action == "drop" else 0
             event = DeadLettered(now, topic.id, runs, action, reason, size)
-            batch = engine.commit((event, topic.id), urgent=True)
+            batch = engine.commit(event, topic.id, urgent=True)
         else:
             batch, dest_level = _post(engine, topic, runs, dest_name, reason=reason, now=now)
             level = max(level, dest_level)
@@ -73,7 +73,7 @@ def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reas
     size = engine.reader.weigh(topic, runs) if move else 0
     removed = DeadLettered(now, topic.id, runs, "move" if move else "copy", reason, size, dest_id, first_seq)
     events: list[tuple[Event, int]] = [] if dest is not None else [(TopicPut(now, dest_id, dest_name, config), dest_id)]
-    batch = engine.commit(*events, (appended, dest_id), (removed, topic.id), urgent=True)
+    batch = engine.commit_all(*events, (appended, dest_id), (removed, topic.id), urgent=True)
     evict_over_cap(engine, engine.state.by_id[dest_id], now)
     return batch, LEVELS[config.durability]
 
@@ -95,7 +95,7 @@ def park(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) 
     for seq, reason in reasons.items():
         by_reason.setdefault(reason, []).append(seq)
     for reason, seqs in by_reason.items():
-        batch = engine.commit((DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0), topic.id), urgent=True)
+        batch = engine.commit(DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0), topic.id, urgent=True)
     return batch
 
 
@@ -109,7 +109,7 @@ def redrive(
     reason_like: str | None = None,
     limit: int | None = None,
     reset_deliveries: bool = True,
-) -> Outcome[Redrive]:
+) -> Answer[Redrive]:
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
     from.
 
@@ -158,7 +158,7 @@ class _Wanted:
         return self.reason_like is None or self.reason_like in reason
 
 
-def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: int, reset: bool) -> Outcome[Redrive]:
+def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: int, reset: bool) -> Answer[Redrive]:
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
@@ -169,16 +169,16 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
             break
     batch, level = 0, Level.NOW
     if seqs:
-        batch = engine.commit((Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id), urgent=True)
+        batch = engine.commit(Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id, urgent=True)
         level = LEVELS[topic.config.durability]
         engine.metrics.redriven += len(seqs)
         engine.touched.add(topic)
-    return Outcome(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level)
+    return Answer(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level, engine.gate)
 
 
 def _send_back(
     engine: Engine, topic: Topic, wanted: _Wanted, *, to: str | None, limit: int, now: int, reset: bool
-) -> Outcome[Redrive]:
+) -> Answer[Redrive]:
     held = topic.queue.in_flight if topic.queue is not None else {}
     batch, level, moved, targets = 0, Level.NOW, list[int](), set[str]()
     for letter, origin in _letters(engine, topic):
@@ -197,7 +197,8 @@ def _send_back(
         if len(moved) == limit:
             break
     engine.metrics.redriven += len(moved)
-    return Outcome(Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved), batch, level)
+    reply = Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved)
+    return Answer(reply, batch, level, engine.gate)
 
 
 class _Origin(NamedTuple):
@@ -260,5 +261,5 @@ def _move(
         appended = msgspec.structs.replace(appended, extra=extra)
     size = engine.reader.weigh(topic, [letter.seq, 1])
     removed = Redriven(now, topic.id, [letter.seq, 1], size, reset, target.id, seq)
-    batch = engine.commit((appended, target.id), (removed, topic.id), urgent=True)
+    batch = engine.commit_all((appended, target.id), (removed, topic.id), urgent=True)
     return batch, LEVELS[target.config.durability]

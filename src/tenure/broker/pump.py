@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from tenure.broker import leases, routing
 from tenure.broker.alarms import Alarms
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, Level
 from tenure.broker.committer import Committer
 from tenure.broker.coordinator import Coordinator
 from tenure.broker.engine import Engine
 from tenure.broker.lifecycle import Lifecycle, expired, translate
-from tenure.broker.outcome import Level, Outcome
 from tenure.broker.replies import Claim
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.waiting import Asked, Reading
@@ -34,7 +33,7 @@ class Pump:
         self.engine = engine
         self.loop = loop
         self.alarms = Alarms(loop, engine.now)
-        self.committer = Committer(engine, loop, self._attend)
+        self.committer = engine.gate = Committer(engine, loop, self._attend)
         self.coordinator = Coordinator(engine, self.alarms)
         self.readings: dict[Topic, set[Reading]] = {}
         self._subscriptions: list[Subscription] = []
@@ -72,47 +71,43 @@ class Pump:
 
     # Answers
 
-    def answer(self, outcome: Outcome[T]) -> Answer[T]:
+    def answer(self, answer: Answer[T]) -> Answer[T]:
         """The answer to a command that has been carried out."""
         self.settle()
-        return Answer(self.committer, outcome)
+        return answer
 
     def look(self, reply: T) -> T:
         """Looking may let time pass, and so make something claimable."""
         self.settle()
         return reply
 
-    def claim_now(self, topic: str, asked: Asked, *, or_wait: bool) -> Answer[Claim] | None:
+    def claim_now(self, topic: str, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
         """Claim without waiting; None where nothing was there and the caller would rather wait."""
         try:
-            outcome = asked.claim(self.engine, topic, asked.max_count)
+            answer = asked.claim(self.engine, topic, asked.max_count)
         except Overloaded:
             if or_wait:
                 return None
             raise
-        if not outcome.reply.jobs and or_wait:
+        if not answer.reply.jobs and or_wait:
             return None
-        return self.answer_claim(outcome)
+        return self.answer_claim(answer)
 
-    def answer_claim(self, outcome: Outcome[Claim]) -> Answer[Claim]:
+    def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
         """The answer to a claim; where it waits for a sync, a slow one moves the deadline (fault 15)."""
         self.settle()
-        finish = self._mind_slow_sync() if outcome.level == Level.SYNCED and outcome.reply.lease else None
-        return Answer(self.committer, outcome, finish)
+        if answer.level == Level.SYNCED and answer.reply.lease:
+            return self._mind_slow_sync(answer, self.engine.now())
+        return answer
 
-    def _mind_slow_sync(self) -> Callable[[Claim], Claim]:
-        started = self.engine.now()
-
-        def finish(reply: Claim) -> Claim:
-            waited = self.engine.now() - started
-            lease_ms = reply.deadline - self.engine.state.wall_offset_ms - started
-            if waited * 10 <= lease_ms:
-                return reply
-            moved = leases.shift_deadline(self.engine, reply, waited)
+    async def _mind_slow_sync(self, answer: Answer[Claim], started: int) -> Claim:
+        reply = await answer
+        waited = self.engine.now() - started
+        lease_ms = reply.deadline - self.engine.state.wall_offset_ms - started
+        if waited * 10 > lease_ms:
+            reply = leases.shift_deadline(self.engine, reply, waited)
             self.settle()
-            return moved
-
-        return finish
+        return reply
 
     # Streams
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
+from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
-from tenure.broker.outcome import LEVELS, Level, Outcome
 from tenure.broker.paging import after_number, clamp_limit, cursor_of
 from tenure.broker.replies import Deletion, Difference, Page, Tombstone
 from tenure.core.events import Deleted
@@ -101,7 +101,7 @@ def delete_records(
     before_seq: int | None = None,
     match: object = None,
     seqs: Sequence[int] | None = None,
-) -> Outcome[Deletion]:
+) -> Answer[Deletion]:
     """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is
     given.
     """
@@ -119,11 +119,13 @@ def delete_records(
     batch, level, deleted = 0, Level.NOW, count(runs)
     if runs:
         size = engine.reader.weigh(topic, runs)
-        batch = engine.commit((Deleted(now, topic.id, runs, deleted, size), topic.id), urgent=True)
+        batch = engine.commit(Deleted(now, topic.id, runs, deleted, size), topic.id, urgent=True)
         level = LEVELS[topic.config.durability]
         engine.metrics.deleted += deleted
         engine.touched.add(topic)
-    return Outcome(Deletion(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level)
+    return Answer(
+        Deletion(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level, engine.gate
+    )
 
 
 def _victims(topic: Topic, before_seq: int | None, wanted: Match | None, seqs: Sequence[int] | None) -> list[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from copy import copy
 
+from tenure.broker.answer import Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
-from tenure.broker.outcome import Level, Outcome
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
 from tenure.broker.room import check_new_topic, check_topic_room
@@ -34,7 +34,7 @@ def put_router(
     create_dest: bool = True,
     filter: object = None,
     allow_cycle: bool = False,
-) -> Outcome[tuple[Router, bool]]:
+) -> Answer[tuple[Router, bool]]:
     """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
     check_router_name(name)
     check_topic_name(source)
@@ -55,8 +55,8 @@ def put_router(
     cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
     now = engine.now()
     event = RouterPut(now, name, source, dest, preserve_node, preserve_tag, create_dest, rule, allow_cycle, cursor)
-    batch = engine.commit((event, 0))
-    return Outcome((copy(engine.state.routers[name]), known is None), batch, Level.SYNCED)
+    batch = engine.commit(event, 0)
+    return Answer((copy(engine.state.routers[name]), known is None), batch, Level.SYNCED, engine.gate)
 
 
 def _rule(given: object, *, bytes_max: int) -> list[str] | None:
@@ -84,13 +84,13 @@ def get_router(engine: Engine, name: str) -> Router:
     return copy(router)
 
 
-def delete_router(engine: Engine, name: str) -> Outcome[bool]:
+def delete_router(engine: Engine, name: str) -> Answer[bool]:
     """Remove a router; the reply says whether it was there."""
     check_router_name(name)
     if name not in engine.state.routers:
-        return Outcome(False, 0, Level.NOW)
-    batch = engine.commit((RouterDeleted(engine.now(), name), 0), urgent=True)
-    return Outcome(True, batch, Level.SYNCED)
+        return Answer(False, 0, Level.NOW, engine.gate)
+    batch = engine.commit(RouterDeleted(engine.now(), name), 0, urgent=True)
+    return Answer(True, batch, Level.SYNCED, engine.gate)
 
 
 def list_routers(
@@ -150,7 +150,7 @@ def _step(engine: Engine, source: Topic, router: Router) -> bool:
     events.insert(
         len(events) - (1 if copies else 0), (RouterMoved(now, router.name, hi - 1, len(copies), missed, dest_id), 0)
     )
-    engine.commit(*events)
+    engine.commit_all(*events)
     engine.metrics.forwarded += len(copies)
     if copies:
         evict_over_cap(engine, engine.state.by_id[dest_id], now)

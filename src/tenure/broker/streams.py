@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from tenure.broker.answer import Answer
 from tenure.broker.lifecycle import Lifecycle
-from tenure.broker.outcome import Outcome
 from tenure.broker.replies import Claim
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded, TenureError
@@ -29,7 +29,7 @@ class WorkStream:
         node: str,
         max_count: int,
         lease_ms: int | None,
-        answer: Callable[[Outcome[Claim]], Awaitable[Claim]],
+        answer: Callable[[Answer[Claim]], Awaitable[Claim]],
         on_close: Callable[[WorkStream], None],
     ) -> None:
         self.topic = topic
@@ -41,7 +41,7 @@ class WorkStream:
         self._answer = answer
         self._on_close = on_close
         self._numbers: set[int] = set()
-        self._given: deque[Outcome[Claim]] = deque()
+        self._given: deque[Answer[Claim]] = deque()
         self._arrival = asyncio.Event()
         self._error: TenureError | None = None
         self._closed = False
@@ -60,10 +60,10 @@ class WorkStream:
                 part = part.sibling
         return max(0, self.max_count - held)
 
-    def give(self, outcome: Outcome[Claim]) -> bool:
+    def give(self, answer: Answer[Claim]) -> bool:
         """Take in a claim."""
-        self._numbers.add(outcome.reply.lease)
-        self._given.append(outcome)
+        self._numbers.add(answer.reply.lease)
+        self._given.append(answer)
         self._arrival.set()
         return False
 

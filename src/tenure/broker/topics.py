@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import Any
 
+from tenure.broker.answer import Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
-from tenure.broker.outcome import Level, Outcome
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
 from tenure.broker.room import check_new_topic
@@ -26,7 +26,7 @@ __all__ = ["delete_topic", "list_topics", "put_topic", "topic_info"]
 _MINUTE_MS = 60_000
 
 
-def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Outcome[tuple[TopicInfo, bool]]:
+def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Answer[tuple[TopicInfo, bool]]:
     """Create a topic or replace its config; the second part of the reply says which. The type never changes."""
     check_topic_name(name)
     topic = engine.state.topics.get(name)
@@ -37,12 +37,12 @@ def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Outcome[t
         topic_id = engine.state.next_topic_id
     else:
         topic_id = topic.id
-    batch = engine.commit((TopicPut(now, topic_id, name, parsed), topic_id))
+    batch = engine.commit(TopicPut(now, topic_id, name, parsed), topic_id)
     fresh = engine.state.topics[name]
     evict_over_ttl(engine, fresh, now)
     evict_over_cap(engine, fresh, now)
     engine.touched.add(fresh)
-    return Outcome((topic_info(engine, name, touch=False), topic is None), batch, Level.SYNCED)
+    return Answer((topic_info(engine, name, touch=False), topic is None), batch, Level.SYNCED, engine.gate)
 
 
 def topic_info(engine: Engine, name: str, *, touch: bool = True) -> TopicInfo:
@@ -120,7 +120,7 @@ def list_topics(engine: Engine, *, prefix: str = "", limit: int = 100, cursor: s
     return Page(found[:limit], cursor_of(found[limit - 1]) if more else None)
 
 
-def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Outcome[tuple[bool, list[str]]]:
+def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
     """Delete a topic, its records and the routers at either end; the reply says whether it was there and which
     routers went.
     """
@@ -128,12 +128,12 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Outcom
     check_flag(if_empty, "if_empty")
     topic = engine.state.topics.get(name)
     if topic is None:
-        return Outcome((False, []), 0, Level.NOW)
+        return Answer((False, []), 0, Level.NOW, engine.gate)
     if if_empty and topic.count:
         raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
     now = engine.now()
     removed = sorted(r.name for r in engine.state.routers.values() if name in (r.source, r.dest))
     events: list[tuple[Event, int]] = [(RouterDeleted(now, router), 0) for router in removed]
-    batch = engine.commit(*events, (TopicDeleted(now, topic.id), topic.id), urgent=True)
+    batch = engine.commit_all(*events, (TopicDeleted(now, topic.id), topic.id), urgent=True)
     engine.touched.add(topic)
-    return Outcome((True, removed), batch, Level.SYNCED)
+    return Answer((True, removed), batch, Level.SYNCED, engine.gate)

@@ -69,7 +69,7 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int
         now = engine.now()
         engine.pass_time(topic, now)
         snapshot = dump_topic(topic, now_ms=now)
-        engine.commit((TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id), urgent=True)
+        engine.commit(TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id, urgent=True)
         spent += len(snapshot)
     return spent
 
@@ -93,7 +93,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         topic.cut_frames(piece.firsts[0], end)
         return 0
     event = _carried(engine, topic, taken, lo=piece.firsts[0], hi=end)
-    engine.commit((event, topic.id), urgent=True)
+    engine.commit(event, topic.id, urgent=True)
     return size
 
 

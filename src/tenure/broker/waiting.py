@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.broker import leases, reads
+from tenure.broker.answer import Answer, Level
 from tenure.broker.coordinator import ClaimWaiter
 from tenure.broker.engine import Engine
-from tenure.broker.outcome import Level, Outcome
 from tenure.broker.replies import Claim, Difference
 from tenure.core.claim import ready_count
 from tenure.core.names import check_node
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     claim_id: str | None
     auto_ack: bool
 
-    def claim(self, engine: Engine, topic: str, max_count: int) -> Outcome[Claim]:
+    def claim(self, engine: Engine, topic: str, max_count: int) -> Answer[Claim]:
         """Carry it out, for at most ``max_count`` jobs."""
         return leases.claim(
             engine,
@@ -71,13 +71,17 @@ class Waiting:
         self._pump.coordinator.remove(self._topic, self._waiter)
         queue = self._topic.queue
         ready = ready_count(self._topic, queue) if queue is not None else 0
-        self._waiter.give(Outcome(Claim(self._topic.name, self._waiter.node, 0, 0, [], {}, ready), 0, Level.NOW))
+        self._waiter.give(
+            Answer(
+                Claim(self._topic.name, self._waiter.node, 0, 0, [], {}, ready), 0, Level.NOW, self._pump.engine.gate
+            )
+        )
 
     def __await__(self) -> Generator[Any, None, Claim]:
         future = self._waiter.future
         try:
-            outcome = yield from future
-            return (yield from self._pump.answer_claim(outcome).__await__())
+            answer = yield from future
+            return (yield from self._pump.answer_claim(answer).__await__())
         except asyncio.CancelledError:
             self._give_back(future)
             raise
@@ -85,7 +89,7 @@ class Waiting:
             self._alarm.cancel()
             self._pump.coordinator.remove(self._topic, self._waiter)
 
-    def _give_back(self, future: asyncio.Future[Outcome[Claim]]) -> None:
+    def _give_back(self, future: asyncio.Future[Answer[Claim]]) -> None:
         if future.done() and not future.cancelled() and future.exception() is None:
             lease = future.result().reply.lease
             if lease:

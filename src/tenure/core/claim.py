@@ -10,7 +10,7 @@ from tenure.core.ranges import first_absent, to_runs
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded
 
-__all__ = ["LETTERS_MAX", "Choice", "ack_holes", "choose", "ready_count"]
+__all__ = ["LETTERS_MAX", "Choice", "ack_holes", "choose", "claimable_count", "ready_count"]
 
 LETTERS_MAX = 1_000
 """How many jobs one pass dead-letters at most."""
@@ -30,6 +30,12 @@ def ready_count(topic: Topic, queue: Queue) -> int:
         lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
         waiting -= hi - lo - topic.dead_between(lo, hi) - queue.delayed.range_cardinality(lo, hi)
     return max(waiting, 0)
+
+
+def claimable_count(topic: Topic, queue: Queue) -> int:
+    """How many of the jobs that are ready the in-flight cap lets through."""
+    ready, in_flight_max = ready_count(topic, queue), topic.config.max_in_flight
+    return min(ready, max(in_flight_max - len(queue.in_flight), 0)) if in_flight_max else ready
 
 
 def choose(topic: Topic, queue: Queue, max_count: int) -> Choice:
