@@ -43,7 +43,7 @@ def produce(
     Raises Invalid, NotFound, Conflict, Overloaded, Closed.
     """
     state = engine.state
-    topic = state.topics.get(name) if isinstance(name, str) else None
+    topic = state.find(name)
     batch = admit(records, engine.settings, node=node)
     if topic is None:
         settings = _settings_for_new(engine, name, create=create, config=config)

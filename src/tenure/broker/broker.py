@@ -167,10 +167,11 @@ class Broker:
     ) -> Awaitable[Claim]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         self._pump.check_open()
-        found, _ = self._state.queue(topic)
+        found, queue = self._state.queue(topic)
         wait_ms = self._pump.clamp_wait(wait_ms)
         asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
-        if not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found):
+        alone = not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found)
+        if alone or (isinstance(claim_id, str) and claim_id in queue.claims):
             answer = self._pump.claim_now(topic, asked, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer
@@ -284,24 +285,29 @@ class Broker:
 
     # Looking
 
-    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: int = 0) -> Page:
+    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page:
         """Jobs in one state: ready, in_flight, delayed or parked."""
+        self._pump.check_open()
         return self._pump.look(reads.jobs(self._engine, topic, state=state, limit=limit, cursor=cursor))
 
     def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
         """One job: its record, its state and its failed deliveries."""
+        self._pump.check_open()
         return self._pump.look(reads.job(self._engine, topic, seq))
 
-    def leases(self, topic: str, *, limit: int = 100, cursor: int = 0) -> Page:
+    def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Live leases of a queue."""
+        self._pump.check_open()
         return self._pump.look(reads.leases(self._engine, topic, limit=limit, cursor=cursor))
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
         """A topic's state and config."""
+        self._pump.check_open()
         return self._pump.look(topics.topic_info(self._engine, topic, touch=touch))
 
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
         """Names of topics, in order."""
+        self._pump.check_open()
         return self._pump.look(topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor))
 
     @property
@@ -321,25 +327,61 @@ class Broker:
     def put_topic(self, topic: str, config: Mapping[str, Any] | None = None) -> Answer[tuple[TopicInfo, bool]]:
         """Create a topic or replace its config; the second part of the reply is True where it was created."""
         self._pump.check_open()
-        return self._pump.answer(topics.put_topic(self._engine, topic, config or {}))
+        return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
         """Delete a topic with its records, and the routers at either end."""
         self._pump.check_open()
         return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty))
 
-    def put_router(self, router: str, *, source: str, dest: str, **options: Any) -> Answer[tuple[Router, bool]]:
-        """Create or replace a router; it copies what is appended to ``source`` from now on."""
+    def put_router(
+        self,
+        router: str,
+        *,
+        source: str,
+        dest: str,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        filter: object = None,
+        allow_cycle: bool = False,
+    ) -> Answer[tuple[Router, bool]]:
+        """Create or replace a router; it copies what is appended to ``source`` from now on.
+
+        ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
+        """
         self._pump.check_open()
-        return self._pump.answer(routing.put_router(self._engine, router, source=source, dest=dest, **options))
+        return self._pump.answer(
+            routing.put_router(
+                self._engine,
+                router,
+                source=source,
+                dest=dest,
+                preserve_node=preserve_node,
+                preserve_tag=preserve_tag,
+                create_dest=create_dest,
+                filter=filter,
+                allow_cycle=allow_cycle,
+            )
+        )
 
     def router(self, router: str) -> Router:
-        """One router."""
+        """One router, as it stands now."""
+        self._pump.check_open()
         return routing.get_router(self._engine, router)
 
-    def routers(self, **filters: Any) -> Page:
-        """Routers by name; filter by ``prefix``, ``source`` or ``dest``."""
-        return routing.list_routers(self._engine, **filters)
+    def routers(
+        self,
+        *,
+        prefix: str = "",
+        source: str | None = None,
+        dest: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """Routers by name, those between the given topics only."""
+        self._pump.check_open()
+        return routing.list_routers(self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor)
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""

@@ -19,7 +19,8 @@ from tenure.broker.waiting import Asked, Reading
 from tenure.core.events import Event
 from tenure.core.names import check_node
 from tenure.core.topic import Topic
-from tenure.errors import Closed, Invalid, Overloaded
+from tenure.core.values import check_whole
+from tenure.errors import Closed, Overloaded
 
 __all__ = ["Pump"]
 
@@ -39,6 +40,9 @@ class Pump:
         self._subscriptions: list[Subscription] = []
         self._closed = False
         engine.clock.subscribe(self._clock_moved)
+        # A router may have been behind when the log was last closed, or when its writer died.
+        engine.touched.update(topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name)))
+        self.settle()
 
     def close(self) -> None:
         """Turn away everybody who waits; no command is taken from here on."""
@@ -65,9 +69,7 @@ class Pump:
 
     def clamp_wait(self, wait_ms: int) -> int:
         """How long a caller may wait, held within the limit."""
-        if type(wait_ms) is not int or wait_ms < 0:
-            raise Invalid("wait_ms must be an integer of milliseconds, 0 or more")
-        return min(wait_ms, self.engine.settings.wait_ms_max)
+        return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
 
     # Answers
 
@@ -84,7 +86,7 @@ class Pump:
     def claim_now(self, topic: str, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
         """Claim without waiting; None where nothing was there and the caller would rather wait."""
         try:
-            answer = asked.claim(self.engine, topic, asked.max_count)
+            answer = asked.claim(self.engine, topic)
         except Overloaded:
             if or_wait:
                 return None
@@ -183,6 +185,8 @@ class Pump:
             return
         while touched:
             topic = touched.pop()
+            if self.engine.stalled:
+                self._resume(topic.name)
             if topic.name in routers and routing.forward(self.engine, topic):
                 self.loop.call_soon(self._forward_more, topic)
             self.coordinator.serve(topic)
@@ -190,6 +194,11 @@ class Pump:
                 reading.look_again()
             routers = self.engine.state.routers_from
         self.committer.plan()
+
+    def _resume(self, dest: str) -> None:
+        """Something happened on a topic that routers wait for: let them try again."""
+        topics = self.engine.state.topics
+        self.engine.touched.update(topics[name] for name in self.engine.stalled.pop(dest, ()) if name in topics)
 
     def _forward_more(self, topic: Topic) -> None:
         if not self._closed:

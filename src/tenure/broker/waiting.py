@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.broker import leases, reads
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
 from tenure.broker.coordinator import ClaimWaiter
 from tenure.broker.engine import Engine
 from tenure.broker.replies import Claim, Difference
-from tenure.core.claim import ready_count
-from tenure.core.names import check_node
+from tenure.core.names import check_key, check_node
 from tenure.core.topic import Topic
+from tenure.core.values import check_flag, check_whole
 from tenure.errors import NotFound, TenureError
+from tenure.settings import Settings
 
 if TYPE_CHECKING:
     from tenure.broker.pump import Pump
@@ -33,13 +34,23 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     claim_id: str | None
     auto_ack: bool
 
-    def claim(self, engine: Engine, topic: str, max_count: int) -> Answer[Claim]:
-        """Carry it out, for at most ``max_count`` jobs."""
+    def check(self, settings: Settings) -> None:
+        """Raise Invalid now for what would be refused once its turn comes."""
+        check_node(self.node)
+        check_whole(self.max_count, "max")
+        if self.lease_ms is not None:
+            check_whole(self.lease_ms, "lease_ms")
+        if self.claim_id is not None:
+            check_key(self.claim_id, field="claim_id", bytes_max=settings.key_bytes_max)
+        check_flag(self.auto_ack, "auto_ack")
+
+    def claim(self, engine: Engine, topic: str) -> Answer[Claim]:
+        """Carry it out."""
         return leases.claim(
             engine,
             topic,
             node=self.node,
-            max_count=max_count,
+            max_count=self.max_count,
             lease_ms=self.lease_ms,
             claim_id=self.claim_id,
             auto_ack=self.auto_ack,
@@ -52,30 +63,36 @@ class Waiting:
     """
 
     def __init__(self, pump: Pump, topic: Topic, asked: Asked, *, wait_ms: int) -> None:
+        asked.check(pump.engine.settings)
         pump.check_waiters()
         self._pump = pump
         self._topic = topic
+        self._asked = asked
         self._waiter = ClaimWaiter(
             pump.loop.create_future(),
-            node=check_node(asked.node),
+            node=asked.node,
             max_count=leases.clamp_claim(pump.engine, asked.max_count),
-            lease_ms=None if asked.lease_ms is None else leases.clamp_lease(asked.lease_ms),
+            lease_ms=asked.lease_ms,
             claim_id=asked.claim_id,
             auto_ack=asked.auto_ack,
         )
         pump.coordinator.add(topic, self._waiter)
+        pump.coordinator.serve(topic)
         self._alarm = pump.alarms.at(pump.engine.now() + wait_ms, self._time_up)
+        if not wait_ms:
+            self._time_up()
         pump.settle()
 
     def _time_up(self) -> None:
+        """The last moment: take what is there, if only an empty hand or the reason why."""
+        if self._waiter.future.done():
+            return
         self._pump.coordinator.remove(self._topic, self._waiter)
-        queue = self._topic.queue
-        ready = ready_count(self._topic, queue) if queue is not None else 0
-        self._waiter.give(
-            Answer(
-                Claim(self._topic.name, self._waiter.node, 0, 0, [], {}, ready), 0, Level.NOW, self._pump.engine.gate
-            )
-        )
+        try:
+            self._waiter.give(self._asked.claim(self._pump.engine, self._topic.name))
+        except TenureError as error:
+            self._waiter.refuse(error)
+        self._pump.settle()
 
     def __await__(self) -> Generator[Any, None, Claim]:
         future = self._waiter.future
@@ -109,6 +126,7 @@ class Reading:
         self._topic = pump.engine.state.topic(topic)
         self._found = self._look()
         self._future: asyncio.Future[Difference] | None = None
+        self._time_is_up = False
 
     def _look(self) -> Difference:
         return reads.diff(self._pump.engine, self._name, from_seq=self._from_seq, limit=self._limit, node=self._node)
@@ -119,7 +137,7 @@ class Reading:
             self._pump.check_waiters()
             self._future = self._pump.loop.create_future()
             self._pump.readings.setdefault(self._topic, set()).add(self)
-            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, lambda: self._finish(self._look()))
+            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
         self._pump.settle()
 
     def look_again(self) -> None:
@@ -127,9 +145,17 @@ class Reading:
         if self._pump.engine.state.by_id.get(self._topic.id) is not self._topic:
             self.refuse(NotFound(f"topic {self._name!r} was deleted", code="topic_not_found", topic=self._name))
             return
-        found = self._look()
-        if found.records or found.tombstone is not None:
+        try:
+            found = self._look()
+        except TenureError as error:
+            self.refuse(error)
+            return
+        if self._time_is_up or found.records or found.tombstone is not None:
             self._finish(found)
+
+    def _time_up(self) -> None:
+        self._time_is_up = True
+        self.look_again()
 
     def _finish(self, found: Difference) -> None:
         self._stop()

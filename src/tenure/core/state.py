@@ -72,9 +72,13 @@ class State:
         """
         return self.epoch << _COUNTER_BITS | self.leases_given + 1
 
+    def find(self, name: object) -> Topic | None:
+        """The topic of that name, or None; whatever else was given is no name."""
+        return self.topics.get(name) if isinstance(name, str) else None
+
     def topic(self, name: str) -> Topic:
         """The topic of that name; NotFound where there is none, Invalid where there can be none."""
-        topic = self.topics.get(name) if isinstance(name, str) else None
+        topic = self.find(name)
         if topic is None:
             check_topic_name(name)
             raise NotFound(f"no topic {name!r}: create it or append to it first", code="topic_not_found", topic=name)

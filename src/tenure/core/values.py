@@ -31,7 +31,10 @@ def check_whole(value: object, field: str, *, least: int = 0) -> int:
 
 
 def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
-    """Raise Invalid unless these are 1 to ``count_max`` seqs in a list, a tuple or a range; ``limit`` names the setting."""
+    """Raise Invalid unless these are 1 to ``count_max`` seqs in a list, a tuple or a range.
+
+    ``limit`` is the name of the setting behind that number.
+    """
     if not isinstance(seqs, list | tuple | range) or not seqs:
         raise Invalid(f"seqs must be a list of 1 to {count_max} whole numbers; got {shown(seqs)}")
     if seqs[count_max : count_max + 1]:  # a slice, because len() of a range may be more than it can say
