@@ -161,7 +161,7 @@ def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Answer[
     durable = first_seq + count - 1 <= topic.durable_seq
     level = Level.NOW if durable else LEVELS[topic.config.durability]
     reply = Produced(topic.name, first_seq, count, topic.head_seq, deduped=True)
-    return Answer(reply, engine.last_batch, level, engine.gate)
+    return Answer(reply, engine.write(), level, engine.gate)
 
 
 def _check_uniques(engine: Engine, topic: Topic | None, batch: Batch) -> None:

@@ -40,7 +40,6 @@ class Engine:
 
     ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
     ``stalled`` are the sources of routers that wait for their destination, by its name.
-    ``last_batch`` is the batch that the last event joined: what an answer about something already done waits for.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -56,7 +55,6 @@ class Engine:
         self.stalled: dict[str, set[str]] = {}
         self.held_ms = 0
         self.last_ms = 0
-        self.last_batch = 0
         self.appended_bytes = 0
         self._synced_bytes = 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
@@ -184,7 +182,7 @@ class Engine:
     # Durability
 
     def write(self) -> int:
-        """Hand everything pending to the operating system; returns the last batch written."""
+        """Hand everything pending to the operating system; returns the last batch written, which holds all there is."""
         if self._heads:
             self._unsynced.append((self.log.pending_batch, self.appended_bytes, self._heads))
             self._heads = {}

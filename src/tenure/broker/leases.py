@@ -124,7 +124,7 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = lease.deadline + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
-    return Answer(reply, engine.last_batch, _lease_level(topic), engine.gate)
+    return Answer(reply, engine.write(), _lease_level(topic), engine.gate)
 
 
 def _prepare(
