@@ -167,11 +167,25 @@ class Broker:
     ) -> Awaitable[Claim]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         self._pump.check_open()
+        if wait_ms or self._pump.coordinator.waiting or self._state.queue(topic)[0].config.claim_jitter_ms:
+            asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
+            return self._claim_in_turn(topic, asked, wait_ms=self._pump.clamp_wait(wait_ms))
+        answer = leases.claim(
+            self._engine,
+            topic,
+            node=node,
+            max_count=max_count,
+            lease_ms=lease_ms,
+            claim_id=claim_id,
+            auto_ack=auto_ack,
+        )
+        return self._pump.answer_claim(answer)
+
+    def _claim_in_turn(self, topic: str, asked: Asked, *, wait_ms: int) -> Awaitable[Claim]:
+        """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
         found, queue = self._state.queue(topic)
-        wait_ms = self._pump.clamp_wait(wait_ms)
-        asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
         alone = not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found)
-        if alone or (isinstance(claim_id, str) and claim_id in queue.claims):
+        if alone or (isinstance(asked.claim_id, str) and asked.claim_id in queue.claims):
             answer = self._pump.claim_now(topic, asked, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer

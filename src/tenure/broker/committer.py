@@ -36,7 +36,7 @@ class Committer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
         self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._flush_planned = False
+        self.flush_planned = False
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
         self._seal_timer: asyncio.TimerHandle | None = None
@@ -60,12 +60,12 @@ class Committer:
 
     def plan(self) -> None:
         """Something was appended (or waits): write it at the end of this turn."""
-        if not self._flush_planned:
-            self._flush_planned = True
+        if not self.flush_planned:
+            self.flush_planned = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flush_planned = False
+        self.flush_planned = False
         self.engine.held_ms = 0
         if self.failed is not None:
             return

@@ -92,7 +92,7 @@ def divide(ready: int, wants: Sequence[int], *, start: int = 0) -> list[int]:
 
 
 class Coordinator:
-    """Who waits on which queue, and the passes that feed them."""
+    """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all."""
 
     def __init__(self, engine: Engine, alarms: Alarms) -> None:
         self._engine = engine
@@ -101,11 +101,7 @@ class Coordinator:
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
         self._turn = 0
-
-    @property
-    def waiting(self) -> int:
-        """How many takers there are."""
-        return sum(map(len, self._takers.values()))
+        self.waiting = 0
 
     def waits_on(self, topic: Topic) -> bool:
         """Whether anybody waits for jobs of this queue."""
@@ -114,6 +110,7 @@ class Coordinator:
     def add(self, topic: Topic, taker: Taker) -> None:
         """Let somebody wait; where the queue gathers cohorts, the first one opens the window."""
         self._takers.setdefault(topic, []).append(taker)
+        self.waiting += 1
         jitter_ms = topic.config.claim_jitter_ms
         if jitter_ms and topic not in self._cohorts:
             due = self._engine.now() + jitter_ms
@@ -129,11 +126,12 @@ class Coordinator:
         takers = self._takers.get(topic, [])
         if taker in takers:
             takers.remove(taker)
+            self.waiting -= 1
         if not takers:
             self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
-        self._takers.pop(topic, None)
+        self.waiting -= len(self._takers.pop(topic, ()))
         for alarms in (self._deadlines, self._cohorts):
             alarm = alarms.pop(topic, None)
             if alarm is not None:

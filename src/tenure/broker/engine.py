@@ -57,6 +57,7 @@ class Engine:
         self.last_ms = 0
         self.appended_bytes = 0
         self._synced_bytes = 0
+        self.crowded = settings.total_bytes_max > 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._names: list[str] = []
@@ -186,10 +187,13 @@ class Engine:
         if self._heads:
             self._unsynced.append((self.log.pending_batch, self.appended_bytes, self._heads))
             self._heads = {}
+            self._look_for_room()
         return self.log.write()
 
     def synced(self, batch: int) -> None:
         """Batches up to this one are durable: records of fsync topics in them can now be seen."""
+        if self.crowded:
+            self._look_for_room()
         while self._unsynced and self._unsynced[0][0] <= batch:
             _, self._synced_bytes, heads = self._unsynced.popleft()
             for topic_id, seq in heads.items():
@@ -198,6 +202,11 @@ class Engine:
                     topic.durable_seq = seq
                     if topic.config.durability == "fsync":
                         self.touched.add(topic)
+
+    def _look_for_room(self) -> None:
+        """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
+        settings = self.settings
+        self.crowded = settings.total_bytes_max > 0 or self.backlog_bytes > settings.pending_bytes_max // 2
 
     @property
     def backlog_bytes(self) -> int:

@@ -41,11 +41,14 @@ def claim(
     """
     topic, queue = engine.state.queue(name)
     check_node(node)
-    check_flag(auto_ack, "auto_ack")
-    max_count = clamp_claim(engine, max_count)
-    lease_ms = clamp_lease(topic.config.lease_ms if lease_ms is None else lease_ms)
-    now = engine.now()
-    engine.pass_time(topic, now)
+    if auto_ack is not False:
+        check_flag(auto_ack, "auto_ack")
+    if max_count != 1:
+        max_count = clamp_claim(engine, max_count)
+    lease_ms = topic.config.lease_ms if lease_ms is None else clamp_lease(lease_ms)
+    now = engine.held_ms or engine.now()
+    if now >= queue.next_at:
+        engine.pass_time(topic, now)
     if claim_id is not None:
         check_key(claim_id, field="claim_id", bytes_max=engine.settings.key_bytes_max)
         number = queue.claims.get(claim_id)
@@ -130,7 +133,6 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
 def _prepare(
     engine: Engine,
     name: str,
-    *,
     node: str,
     seqs: Sequence[int] | None,
     lease_ids: Sequence[str] | None,
@@ -140,10 +142,12 @@ def _prepare(
     """What acks, nacks and extends have in common: check, let time pass, and see what the caller holds."""
     topic, queue = engine.state.queue(name)
     check_node(node)
-    check_flag(strict, "strict")
+    if strict is not False:
+        check_flag(strict, "strict")
     _check_seqs(engine, seqs, lease, lease_ids)
-    now = engine.now()
-    engine.pass_time(topic, now)
+    now = engine.held_ms or engine.now()
+    if now >= queue.next_at:
+        engine.pass_time(topic, now)
     return topic, queue, now, sift(topic, queue, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict)
 
 
@@ -168,12 +172,10 @@ def ack(
     strict: bool = False,
 ) -> Answer[Settled]:
     """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
-    topic, queue, now, holding = _prepare(
-        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
-    )
-    batch, level, done = 0, Level.NOW, 0
-    if holding.held:
-        runs = to_runs(holding.held)
+    topic, queue, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
+    held, batch, level, done = holding.held, 0, Level.NOW, 0
+    if held:
+        runs = [held[0], 1] if len(held) == 1 else to_runs(held)
         batch, level = _ack(engine, topic, runs, node=node, now=now), LEVELS[topic.config.durability]
         done = sum(runs[1::2])
     reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
@@ -207,9 +209,7 @@ def nack(
     if reason is not None:
         check_reason(reason, bytes_max=engine.settings.reason_bytes_max)
     check_flag(dead, "dead")
-    topic, queue, now, holding = _prepare(
-        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
-    )
+    topic, queue, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
     batch, level, done = 0, Level.NOW, len(set(holding.held))
     if holding.held and dead:
         batch, level = dead_letter(engine, topic, holding.held, reason=reason or "rejected", now=now)
@@ -276,9 +276,7 @@ def extend(
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     lease_ms = clamp_lease(lease_ms)
-    topic, _, now, holding = _prepare(
-        engine, name, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict
-    )
+    topic, _, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
     batch, level, deadline = 0, Level.NOW, now + lease_ms
     runs = to_runs(holding.held)
     if runs:

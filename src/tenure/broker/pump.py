@@ -171,11 +171,15 @@ class Pump:
         """After every command: feed those who wait, and plan the write."""
         engine = self.engine
         if engine.touched:
-            self._attend()
+            if self.coordinator.waiting or self.readings or engine.state.routers_from:
+                self._attend()
+            else:
+                engine.touched.clear()
         if engine.state.ended:
             self._publish_ended()
         engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
-        self.committer.plan()
+        if not self.committer.flush_planned:
+            self.committer.plan()
 
     def _attend(self) -> None:
         """Something became claimable or readable: forward, feed and wake whoever waits for it."""

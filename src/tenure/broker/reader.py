@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -160,7 +160,17 @@ class Reader:
     def weigh(self, topic: Topic, runs: list[int]) -> int:
         """How many bytes the records of these live seqs take. Whole frames are weighed without being read."""
         if len(runs) == 2:
-            return self._weigh_run(topic, runs[0], runs[0] + runs[1])
+            lo, n = runs
+            if n == 1 and len(topic.pieces) == 1:  # one job that was put by itself: no more than a look into the index
+                piece = topic.pieces[0]
+                firsts = piece.firsts
+                index = bisect_right(firsts, lo) - 1
+                if (
+                    firsts[index] == lo
+                    and (firsts[index + 1] if index + 1 < len(firsts) else topic.head_seq + 1) == lo + 1
+                ):
+                    return piece.sizes[index]
+            return self._weigh_run(topic, lo, lo + n)
         return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
 
     def _weigh_run(self, topic: Topic, lo: int, hi: int) -> int:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import NamedTuple
 
 from tenure.core.queue import Queue
 from tenure.core.ranges import first_absent, to_runs
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded
 
-__all__ = ["LETTERS_MAX", "Choice", "ack_holes", "choose", "claimable_count", "ready_count"]
+__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "ready_count"]
 
 LETTERS_MAX = 1_000
 """How many jobs one pass dead-letters at most."""
-
-
-class Choice(NamedTuple):
-    """``runs`` to lease, and ``poisoned`` seqs that were delivered often enough and must be dead-lettered first."""
-
-    runs: list[int]
-    poisoned: list[int]
 
 
 def ready_count(topic: Topic, queue: Queue) -> int:
@@ -29,7 +21,7 @@ def ready_count(topic: Topic, queue: Queue) -> int:
     if topic.config.durability == "fsync" and topic.durable_seq < topic.head_seq:
         lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
         waiting -= hi - lo - topic.dead_between(lo, hi) - queue.delayed.range_cardinality(lo, hi)
-    return max(waiting, 0)
+    return waiting if waiting > 0 else 0
 
 
 def claimable_count(topic: Topic, queue: Queue) -> int:
@@ -38,24 +30,26 @@ def claimable_count(topic: Topic, queue: Queue) -> int:
     return min(ready, max(in_flight_max - len(queue.in_flight), 0)) if in_flight_max else ready
 
 
-def choose(topic: Topic, queue: Queue, max_count: int) -> Choice:
-    """Pick up to ``max_count`` claimable jobs. Raises Overloaded where a cap of the queue forbids handing out any."""
+def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[int]]:
+    """Pick up to ``max_count`` claimable jobs: runs to lease, and poisoned seqs that must be dead-lettered first.
+
+    Raises Overloaded where a cap of the queue forbids handing out any.
+    """
     config = topic.config
+    if not (queue.reclaim or config.max_in_flight or config.max_ack_holes):
+        return _fresh(topic, queue, max_count), []
     if config.max_in_flight:
         max_count = min(max_count, _room_in_flight(queue, config.max_in_flight))
-    if queue.reclaim:
-        seqs, poisoned = _returned(topic, queue, max_count)
-    else:
-        seqs, poisoned = [], []
+    seqs, poisoned = _returned(topic, queue, max_count)
     wanted = max_count - len(seqs)
     runs = to_runs(seqs) if seqs else []
     if wanted:
         if config.max_ack_holes and ack_holes(topic, queue) > config.max_ack_holes:
             if not seqs and not poisoned:
                 _refuse_fresh(topic, queue)
-            return Choice(runs, poisoned)
+            return runs, poisoned
         runs += _fresh(topic, queue, wanted)
-    return Choice(runs, poisoned)
+    return runs, poisoned
 
 
 def _room_in_flight(queue: Queue, in_flight_max: int) -> int:
@@ -99,13 +93,14 @@ def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[
 
 
 def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
-    lo, last = max(queue.cursor, topic.floor), topic.visible_seq
-    hi = min(lo + wanted, last + 1)
-    if lo >= hi:
+    lo, last = queue.cursor, topic.visible_seq
+    if topic.floor > lo:
+        lo = topic.floor
+    if last < lo:
         return []
-    if not topic.dead and not queue.delayed and not queue.parked:
-        return [lo, hi - lo]
-    return _fresh_among(topic, queue, wanted)
+    if topic.dead or queue.delayed or queue.parked:
+        return _fresh_among(topic, queue, wanted)
+    return [lo, min(wanted, last + 1 - lo)]
 
 
 def _fresh_among(topic: Topic, queue: Queue, wanted: int) -> list[int]:

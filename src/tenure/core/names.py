@@ -55,6 +55,8 @@ def check_router_name(name: object) -> str:
 
 def check_node(node: object) -> str:
     """Return a worker's or writer's identity of 1 to 128 bytes unchanged, or raise Invalid."""
+    if node.__class__ is str and 0 < len(node) <= NODE_BYTES_MAX and node.isascii():
+        return node
     return _check_text(node, "node", bytes_min=1, bytes_max=NODE_BYTES_MAX)
 
 

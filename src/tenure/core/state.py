@@ -86,12 +86,13 @@ class State:
 
     def queue(self, name: str) -> tuple[Topic, Queue]:
         """The topic of that name and its queue; Conflict where it is a plain log."""
-        topic = self.topic(name)
-        if topic.queue is None:
+        topic = self.find(name) or self.topic(name)
+        queue = topic.queue
+        if queue is None:
             raise Conflict(
                 f"{name!r} is a log, not a queue: claims need a topic of type queue", code="not_a_queue", topic=name
             )
-        return topic, topic.queue
+        return topic, queue
 
     def add_topic(self, topic: Topic) -> None:
         """Take in a topic that is new here."""
