@@ -30,7 +30,6 @@ def produce(
     engine: Engine,
     name: str,
     records: Sequence[bytes | Record],
-    *,
     node: str | None = None,
     idempotency_key: str | None = None,
     client_id: str | None = None,

@@ -111,15 +111,7 @@ class Broker:
         """
         self._pump.check_open()
         answer = appends.produce(
-            self._engine,
-            topic,
-            records,
-            node=node,
-            idempotency_key=idempotency_key,
-            client_id=client_id,
-            client_seq=client_seq,
-            create=create,
-            config=config,
+            self._engine, topic, records, node, idempotency_key, client_id, client_seq, create, config
         )
         return self._pump.answer(answer)
 
@@ -167,18 +159,11 @@ class Broker:
     ) -> Awaitable[Claim]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         self._pump.check_open()
-        if wait_ms or self._pump.coordinator.waiting or self._state.queue(topic)[0].config.claim_jitter_ms:
+        found = self._state.find(topic)
+        if wait_ms or found is None or found.config.claim_jitter_ms or self._pump.coordinator.waiting:
             asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
             return self._claim_in_turn(topic, asked, wait_ms=self._pump.clamp_wait(wait_ms))
-        answer = leases.claim(
-            self._engine,
-            topic,
-            node=node,
-            max_count=max_count,
-            lease_ms=lease_ms,
-            claim_id=claim_id,
-            auto_ack=auto_ack,
-        )
+        answer = leases.claim(self._engine, topic, node, max_count, lease_ms, claim_id, auto_ack)
         return self._pump.answer_claim(answer)
 
     def _claim_in_turn(self, topic: str, asked: Asked, *, wait_ms: int) -> Awaitable[Claim]:
@@ -203,9 +188,7 @@ class Broker:
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         self._pump.check_open()
-        return self._pump.answer(
-            leases.ack(self._engine, topic, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease_id, strict=strict)
-        )
+        return self._pump.answer(leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict))
 
     def nack(
         self,
@@ -407,7 +390,7 @@ def _home(home: str | Path | Disk | FileLog | MemoryLog | None, settings: Settin
     """The log to work on, and the disk beside it where checkpoints may be kept."""
     if home is None:
         return None, MemoryLog(segment_bytes=settings.segment_bytes)
-    if isinstance(home, FileLog | MemoryLog):
+    if isinstance(home, (FileLog, MemoryLog)):
         return None, home
-    disk = PosixDisk(home) if isinstance(home, str | Path) else home
+    disk = PosixDisk(home) if isinstance(home, (str, Path)) else home
     return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)

@@ -16,7 +16,7 @@ from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.clock import Clock
 from tenure.core.events import Appended, AppendExtra, ClockSet, Event, Opened, StateCarried, decode, encode, kind_of
-from tenure.core.fold import fold
+from tenure.core.fold import FOLDS, fold
 from tenure.core.queue import Ended
 from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
@@ -134,7 +134,7 @@ class Engine:
         """
         log = self.log
         location = log.append_one(kind_of(event), topic_id, encode(event), urgent)
-        self._fold(event, topic_id, location)
+        self._apply(event, topic_id, location)
         return log.pending_batch
 
     def commit_all(self, *events: tuple[Event, int], urgent: bool = False) -> int:
@@ -142,15 +142,16 @@ class Engine:
         entries = [(kind_of(event), topic_id, encode(event)) for event, topic_id in events]
         locations = self.log.append(entries, urgent=urgent)
         for (event, topic_id), location in zip(events, locations, strict=True):
-            self._fold(event, topic_id, location)
+            self._apply(event, topic_id, location)
         return self.log.pending_batch
 
-    def _fold(self, event: Event, topic_id: int, location: int) -> None:
+    def _apply(self, event: Event, topic_id: int, location: int) -> None:
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
         state = self.state
-        fold(state, event, location)
+        state.log_ms = event.at  # the broker's own time never goes back
+        FOLDS[event.__class__](state, event, location)
         if event.__class__ is Appended:
             self._heads[topic_id] = event.first_seq + event.count - 1
             self.appended_bytes += len(event.blobs)

@@ -26,7 +26,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 def admit(records: Sequence[bytes | Record], settings: Settings, *, node: str | None = None) -> Batch:
     """Check one call's records against the limits and pack them. Raises Invalid."""
-    if not isinstance(records, list | tuple):
+    if not isinstance(records, (list, tuple)):
         raise Invalid("records must be a list of bytes or Record")
     if len(records) == 1 and type(records[0]) is bytes and node is None:  # the hot path of single puts
         if len(records[0]) > settings.record_bytes_max:

@@ -28,7 +28,6 @@ __all__ = ["ack", "claim", "extend", "nack", "release", "shift_deadline"]
 def claim(
     engine: Engine,
     name: str,
-    *,
     node: str,
     max_count: int = 1,
     lease_ms: int | None = None,
@@ -75,7 +74,10 @@ def claim(
 
 def _lease_level(topic: Topic) -> int:
     """What an answer about a lease waits for: its sync only where leases are durable, else that it is written."""
-    return Level.SYNCED if topic.config.leases_durable else min(LEVELS[topic.config.durability], Level.WRITTEN)
+    config = topic.config
+    if config.leases_durable:
+        return Level.SYNCED
+    return Level.NOW if config.durability == "memory" else Level.WRITTEN
 
 
 def clamp_claim(engine: Engine, max_count: int) -> int:
@@ -148,7 +150,7 @@ def _prepare(
     now = engine.held_ms or engine.now()
     if now >= queue.next_at:
         engine.pass_time(topic, now)
-    return topic, queue, now, sift(topic, queue, node=node, seqs=seqs, lease_ids=lease_ids, lease=lease, strict=strict)
+    return topic, queue, now, sift(topic, queue, node, seqs, lease_ids, lease, strict)
 
 
 def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None, lease_ids: Sequence[str] | None) -> None:
@@ -164,7 +166,6 @@ def _check_seqs(engine: Engine, seqs: Sequence[int] | None, lease: str | None, l
 def ack(
     engine: Engine,
     name: str,
-    *,
     node: str,
     seqs: Sequence[int] | None = None,
     lease_ids: Sequence[str] | None = None,

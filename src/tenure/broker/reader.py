@@ -109,7 +109,7 @@ class Reader:
     def _event(self, location: int) -> Appended | Carried:
         kind, _, body = self._log.read(location)
         event = decode(kind, body)
-        if not isinstance(event, Appended | Carried):
+        if event.__class__ is not Appended and event.__class__ is not Carried:
             raise Corrupt(f"the frame at location {location:#x} holds no records", location=location)
         return event
 

@@ -55,7 +55,7 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
         return set()
     if isinstance(node, str):
         return {check_node(node)}
-    if not isinstance(node, list | tuple | set | frozenset):
+    if not isinstance(node, (list, tuple, set, frozenset)):
         raise Invalid(f"node must be a string or a list of strings; got {shown(node)}")
     return set(map(check_node, node))
 

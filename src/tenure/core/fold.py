@@ -46,7 +46,7 @@ from tenure.core.state import State
 from tenure.core.tags import TagIndex
 from tenure.core.topic import Topic
 
-__all__ = ["MARKS_IDLE_MS", "fold"]
+__all__ = ["FOLDS", "MARKS_IDLE_MS", "fold"]
 
 MARKS_IDLE_MS = 7 * 24 * 3600 * 1000
 """A client mark nobody used for this long is forgotten."""
@@ -56,7 +56,7 @@ def fold(state: State, event: Event, location: int = 0) -> None:
     """Apply one event. ``location`` is where its frame lies."""
     if event.at > state.log_ms:
         state.log_ms = event.at
-    _FOLDS[type(event)](state, event, location)
+    FOLDS[type(event)](state, event, location)
 
 
 # Time
@@ -390,7 +390,7 @@ def _state_carried(state: State, event: StateCarried, location: int) -> None:
     load_state(state, event.snapshot)
 
 
-_FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
+FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
     Opened: _opened,
     ClockSet: _clock_set,
     TopicPut: _topic_put,

@@ -38,7 +38,7 @@ def parse_match(value: object, *, bytes_max: int = TAG_BYTES_MAX) -> Match:
     """
     if isinstance(value, str):
         return Match(exact=check_tag(value, bytes_max=bytes_max))
-    if not isinstance(value, list | tuple) or len(value) != 3:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
         raise Invalid(f"{_WANTED}; got {shown(value)}")
     field, operator, operand = value
     if field != "tag":

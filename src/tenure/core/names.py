@@ -85,10 +85,10 @@ def check_key(key: object, *, field: str = "idempotency_key", bytes_max: int = K
 
 def shown(value: object) -> str:
     """Return a value as an error message may show it: repr'd, and short whatever was sent."""
-    if isinstance(value, str | bytes):
+    if isinstance(value, (str, bytes)):
         cut = value[:_SHOWN_CHARS_MAX]
         return repr(cut) if len(cut) == len(value) else f"{cut!r}… ({len(value)} long)"
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, (bool, float)):
         return repr(value)
     if isinstance(value, int):
         # Python refuses to print very long integers.

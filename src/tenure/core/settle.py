@@ -40,7 +40,6 @@ def parse_lease_id(value: str) -> int:
 def sift(
     topic: Topic,
     queue: Queue,
-    *,
     node: str,
     seqs: Sequence[int] | None,
     lease_ids: Sequence[str] | None = None,
@@ -53,6 +52,8 @@ def sift(
     one each. ``strict`` raises LeaseLost if a seq that is still alive is not the caller's; a seq already gone is only
     skipped.
     """
+    if lease is None and lease_ids is None and seqs is not None and not strict:
+        return _by_node(queue, node, seqs)
     number = parse_lease_id(lease) if lease is not None else None
     if seqs is None:
         assert number is not None, "the caller gives seqs or a lease"
@@ -97,7 +98,7 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
 
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
-    if not isinstance(lease_ids, list | tuple):
+    if not isinstance(lease_ids, (list, tuple)):
         raise Invalid(f"lease_ids must be a list of lease ids; got {shown(lease_ids)}")
     if len(lease_ids) != seq_count:
         raise Invalid(

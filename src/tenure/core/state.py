@@ -86,7 +86,9 @@ class State:
 
     def queue(self, name: str) -> tuple[Topic, Queue]:
         """The topic of that name and its queue; Conflict where it is a plain log."""
-        topic = self.find(name) or self.topic(name)
+        topic = self.topics.get(name) if name.__class__ is str else None
+        if topic is None:
+            topic = self.topic(name)
         queue = topic.queue
         if queue is None:
             raise Conflict(

@@ -37,7 +37,7 @@ def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
     """
     if seqs.__class__ is list and len(seqs) == 1 and seqs[0].__class__ is int and 0 <= seqs[0] <= SEQ_MAX:
         return
-    if not isinstance(seqs, list | tuple | range) or not seqs:
+    if not isinstance(seqs, (list, tuple, range)) or not seqs:
         raise Invalid(f"seqs must be a list of 1 to {count_max} whole numbers; got {shown(seqs)}")
     if seqs[count_max : count_max + 1]:  # a slice, because len() of a range may be more than it can say
         raise Invalid(f"more than {count_max} seqs in one call", code="batch_too_large", limit=limit, max=count_max)

@@ -85,12 +85,11 @@ def encode_batch(
     for kind, topic, body in entries:
         left -= 1
         length = HEADER_BYTES + len(body)
-        rest = rest_of(epoch, batch, synced_batch, kind, flags if left else flags | LAST, 0, topic)
+        rest = rest_of(epoch, batch, synced_batch, kind, flags if left else flags | LAST, 0, topic) + body
         flags = 0
-        crc = crc_of(body, crc_of(rest, length ^ salt))
+        crc = crc_of(rest, length ^ salt)
         add(front_of(length, crc))
         add(rest)
-        add(body)
     return b"".join(parts), crc
 
 
