@@ -45,7 +45,7 @@ class Committer:
     def reached(self, batch: int, level: int) -> bool:
         """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
         log = self.engine.log
-        if batch <= (log.written_batch if level == Level.WRITTEN else log.synced_batch):
+        if batch <= (log.written_batch if level == Level.WRITTEN else self.engine.synced_batch):
             return True
         if self.failed is not None:
             raise self.failed
@@ -67,15 +67,30 @@ class Committer:
     def _flush(self) -> None:
         self.flush_planned = False
         self.engine.held_ms = 0
-        if self.failed is not None:
+        if self._broken():
             return
         try:
             self.engine.write()
         except TenureError as error:
             self.fail(error)
             return
-        _resolve(self._write_waiters, self.engine.log.written_batch)
+        log = self.engine.log
+        _resolve(self._write_waiters, log.written_batch)
+        if log.synced_batch > self.engine.synced_batch:  # a roll or a drop has synced by itself
+            self._spread(log.synced_batch)
         self._want_sync()
+
+    def _broken(self) -> bool:
+        """Whether nothing is written any more; whoever met the failure first, those who wait hear of it here."""
+        if self.failed is None and self.engine.log.failed is not None:
+            self.fail(self.engine.log.failed)
+        return self.failed is not None
+
+    def _spread(self, batch: int) -> None:
+        """Batches up to this one are durable: show them, then answer."""
+        self.engine.synced(batch)
+        self._on_synced()
+        _resolve(self._sync_waiters, batch)
 
     def _want_sync(self) -> None:
         log = self.engine.log
@@ -91,7 +106,7 @@ class Committer:
         if self._sync_timer is not None:
             self._sync_timer.cancel()
             self._sync_timer = None
-        if self._syncing is not None or self.failed is not None:
+        if self._syncing is not None or self._broken():
             return
         sync = self.engine.log.begin_sync()
         started = perf_counter()
@@ -107,9 +122,7 @@ class Committer:
             return
         self.engine.metrics.syncs += 1
         self.engine.metrics.sync_ms.observe((perf_counter() - started) * 1000)
-        self.engine.synced(batch)
-        self._on_synced()
-        _resolve(self._sync_waiters, batch)
+        self._spread(batch)
         self.after_sync()
         self._plan_seal()
         self._want_sync()
@@ -124,7 +137,7 @@ class Committer:
 
     def _seal(self) -> None:
         self._seal_timer = None
-        if self.failed is None and self._syncing is None and self.engine.log.witness():
+        if not self._broken() and self._syncing is None and self.engine.log.witness():
             self._flush()
 
     async def durable(self, batch: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -22,7 +23,7 @@ from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic
-from tenure.errors import Corrupt
+from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log.home import Log, Position
 from tenure.settings import Settings
 
@@ -55,6 +56,7 @@ class Engine:
         self.stalled: dict[str, set[str]] = {}
         self.held_ms = 0
         self.last_ms = 0
+        self.synced_batch = 0
         self.appended_bytes = 0
         self._synced_bytes = 0
         self.crowded = settings.total_bytes_max > 0
@@ -120,10 +122,15 @@ class Engine:
             now = state.log_ms
         wall_ms = clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
-            self.commit(ClockSet(now, wall_ms - now), 0, urgent=True)
-            self.touched.update(state.by_id[topic_id] for topic_id in state.wall_queues)
+            self._set_clock(now, wall_ms - now)
         self.last_ms = now
         return now
+
+    def _set_clock(self, now: int, wall_offset_ms: int) -> None:
+        """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""
+        with suppress(Closed, Overloaded):
+            self.commit(ClockSet(now, wall_offset_ms), 0, urgent=True)
+            self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     # Writing
 
@@ -192,7 +199,11 @@ class Engine:
         return self.log.write()
 
     def synced(self, batch: int) -> None:
-        """Batches up to this one are durable: records of fsync topics in them can now be seen."""
+        """Batches up to this one are durable: records of fsync topics in them can now be seen.
+
+        `synced_batch` is the last batch taken in here; the log's own may be ahead, because a roll syncs by itself.
+        """
+        self.synced_batch = max(self.synced_batch, batch)
         if self.crowded:
             self._look_for_room()
         while self._unsynced and self._unsynced[0][0] <= batch:

@@ -57,6 +57,7 @@ class Upkeep:
             pass  # no room even for this: the next sync tries again
         finally:
             self._trimming = False
+            self._committer.plan()  # a drop has synced, or failed: somebody may be waiting to hear of it
 
     async def _checkpoint(self) -> None:
         """Write the state beside the log, once the log is durable up to the same place."""
