@@ -18,7 +18,7 @@ from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
 from tenure.core.names import check_client_id, check_key, check_topic_name
-from tenure.core.records import Record
+from tenure.core.records import Packed, Record
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
@@ -43,7 +43,11 @@ def produce(
     """
     state = engine.state
     topic = state.find(name)
-    batch = admit(records, engine.settings, node=node)
+    alone = records[0] if records.__class__ is list and len(records) == 1 and node is None else None
+    if alone.__class__ is bytes and len(alone) <= engine.settings.record_bytes_max:  # most puts are this plain
+        batch = Batch(Packed(1, b"", alone, True))
+    else:
+        batch = admit(records, engine.settings, node=node)
     if topic is None:
         settings = _settings_for_new(engine, name, create=create, config=config)
         first_seq = 1

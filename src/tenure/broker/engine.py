@@ -16,7 +16,18 @@ from tenure.broker.answer import Gate
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.clock import Clock
-from tenure.core.events import Appended, AppendExtra, ClockSet, Event, Opened, StateCarried, decode, encode, kind_of
+from tenure.core.events import (
+    KIND_OF,
+    Appended,
+    AppendExtra,
+    ClockSet,
+    Event,
+    Opened,
+    StateCarried,
+    decode,
+    encode,
+    kind_of,
+)
 from tenure.core.fold import FOLDS, fold
 from tenure.core.queue import Ended
 from tenure.core.records import Record, pack
@@ -140,7 +151,7 @@ class Engine:
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
         log = self.log
-        location = log.append_one(kind_of(event), topic_id, encode(event), urgent)
+        location = log.append_one(KIND_OF[event.__class__], topic_id, encode(event), urgent)
         self._apply(event, topic_id, location)
         return log.pending_batch
 
@@ -162,6 +173,7 @@ class Engine:
         if event.__class__ is Appended:
             self._heads[topic_id] = event.first_seq + event.count - 1
             self.appended_bytes += len(event.blobs)
+            self.reader.remember(location, event)
             self.touched.add(state.by_id[topic_id])
 
     def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:

@@ -28,10 +28,6 @@ def admit(records: Sequence[bytes | Record], settings: Settings, *, node: str | 
     """Check one call's records against the limits and pack them. Raises Invalid."""
     if not isinstance(records, (list, tuple)):
         raise Invalid("records must be a list of bytes or Record")
-    if len(records) == 1 and type(records[0]) is bytes and node is None:  # the hot path of single puts
-        if len(records[0]) > settings.record_bytes_max:
-            raise _too_large(0, len(records[0]), settings)
-        return Batch(Packed(1, b"", records[0], True))
     if not 1 <= len(records) <= settings.records_max:
         raise Invalid(
             f"{len(records)} records in one append: give 1 to {settings.records_max}",

@@ -15,7 +15,7 @@ from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.events import Acked, Claimed, Extended, Released
 from tenure.core.names import check_key, check_node, check_reason
 from tenure.core.queue import Queue
-from tenure.core.ranges import each, to_runs
+from tenure.core.ranges import count, each, to_runs
 from tenure.core.records import Stored
 from tenure.core.settle import Holding, sift
 from tenure.core.topic import Topic
@@ -42,7 +42,7 @@ def claim(
     check_node(node)
     if auto_ack is not False:
         check_flag(auto_ack, "auto_ack")
-    if max_count != 1:
+    if max_count.__class__ is not int or max_count != 1:
         max_count = clamp_claim(engine, max_count)
     lease_ms = topic.config.lease_ms if lease_ms is None else clamp_lease(lease_ms)
     now = engine.held_ms or engine.now()
@@ -64,7 +64,7 @@ def claim(
     counts = queue.deliveries
     redelivered = {seq: counts[seq] for seq in each(runs) if seq in counts} if counts else {}
     if auto_ack:
-        batch = _ack(engine, topic, runs, node=node, now=now)
+        batch = _ack(engine, topic, runs, len(jobs), node=node, now=now)
         reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
         return Answer(reply, batch, LEVELS[topic.config.durability], engine.gate)
     shown = deadline + engine.state.wall_offset_ms
@@ -173,20 +173,20 @@ def ack(
     strict: bool = False,
 ) -> Answer[Settled]:
     """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
-    topic, queue, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
-    held, batch, level, done = holding.held, 0, Level.NOW, 0
+    topic, queue, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
+    batch, level, done = 0, Level.NOW, 0
     if held:
         runs = [held[0], 1] if len(held) == 1 else to_runs(held)
-        batch, level = _ack(engine, topic, runs, node=node, now=now), LEVELS[topic.config.durability]
-        done = sum(runs[1::2])
-    reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
+        done = runs[1] if len(runs) == 2 else count(runs)
+        batch, level = _ack(engine, topic, runs, done, node=node, now=now), LEVELS[topic.config.durability]
+    reply = Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
     return Answer(reply, batch, level, engine.gate)
 
 
-def _ack(engine: Engine, topic: Topic, runs: list[int], *, node: str, now: int) -> int:
+def _ack(engine: Engine, topic: Topic, runs: list[int], done: int, *, node: str, now: int) -> int:
     size = engine.reader.weigh(topic, runs)
     batch = engine.commit(Acked(now, topic.id, runs, size, node), topic.id, urgent=True)
-    engine.metrics.acked += sum(runs[1::2])
+    engine.metrics.acked += done
     engine.touched.add(topic)
     return batch
 

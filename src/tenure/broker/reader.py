@@ -18,6 +18,8 @@ __all__ = ["Frame", "Reader", "Table"]
 
 _CACHE_FROM_BYTES = 2048
 _TABLES_MAX = 1024
+_YOUNG_BYTES = 2 << 20
+_ENTRY_BYTES = 300
 
 
 class Table:
@@ -91,15 +93,27 @@ class Frame:
 class Reader:
     """Reads through the topic's pieces; keeps the last large frames, because neighbours tend to be read next.
 
-    Tables are kept apart and longer: an ack of some of a frame's jobs needs nothing else.
+    What was just appended is likely to be claimed next, so the newest appends are kept as they are, in two
+    generations: when the young one is full it becomes the old one, and nothing is sorted out one by one. Tables are
+    kept apart and longer: an ack of some of a frame's jobs needs nothing else.
     """
 
     def __init__(self, log: Log, cache_bytes_max: int) -> None:
         self._log = log
         self._cache_bytes_max = cache_bytes_max
         self._cached_bytes = 0
+        self._young: dict[int, Appended] = {}
+        self._old: dict[int, Appended] = {}
+        self._young_bytes = 0
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         self._tables: OrderedDict[int, Table] = OrderedDict()
+
+    def remember(self, location: int, event: Appended) -> None:
+        """Keep what was just appended for whoever reads it first."""
+        self._young[location] = event
+        self._young_bytes += len(event.blobs) + _ENTRY_BYTES
+        if self._young_bytes > _YOUNG_BYTES:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
 
     def frame(self, location: int) -> Frame:
         """The frame at a location. Raises Corrupt where it cannot be read whole."""
@@ -107,6 +121,9 @@ class Reader:
         return frame if frame is not None else self._open(location, self._event(location))
 
     def _event(self, location: int) -> Appended | Carried:
+        kept = self._young.get(location) or self._old.get(location)
+        if kept is not None:
+            return kept
         kind, _, body = self._log.read(location)
         event = decode(kind, body)
         if event.__class__ is not Appended and event.__class__ is not Carried:
@@ -142,7 +159,7 @@ class Reader:
         """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
         frame = self._frames.get(location)
         if frame is None:
-            event = self._event(location)
+            event = self._young.get(location) or self._event(location)
             if event.__class__ is Appended and event.count == 1 and event.plain:
                 return [Stored(seq, event.ts, event.blobs)]
             frame = self._open(location, event)

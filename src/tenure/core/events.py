@@ -16,6 +16,7 @@ from tenure.core.config import TopicConfig
 
 __all__ = [
     "KINDS",
+    "KIND_OF",
     "Acked",
     "AppendExtra",
     "Appended",
@@ -283,7 +284,7 @@ KINDS: Final[dict[int, type[Event]]] = {
     33: TopicCarried,
     34: StateCarried,
 }
-_KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.items()}
+KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.items()}
 _DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
     kind: msgspec.msgpack.Decoder(event).decode for kind, event in KINDS.items()
 }
@@ -294,7 +295,7 @@ encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
 
 def kind_of(event: Event) -> int:
     """The number an event's frame is marked with."""
-    return _KIND_OF[event.__class__]
+    return KIND_OF[event.__class__]
 
 
 def decode(kind: int, body: bytes) -> Event:

@@ -29,7 +29,7 @@ _LOW: Final = (1 << 64) - 1
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
-    """One claim's hold on jobs. ``left`` counts those still held; ``queued`` is the deadline its heap entry stands for.
+    """One claim's hold on jobs. ``left`` counts those still held; ``queued`` is the deadline it is watched under.
 
     An extend of only some of the jobs splits them off into a lease of the same number, reached through ``sibling``.
     """
@@ -93,6 +93,7 @@ class Queue:
         "uniques",
         "uniques_by_seq",
         "wall_delays",
+        "watched",
     )
 
     def __init__(self) -> None:
@@ -105,6 +106,7 @@ class Queue:
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
         self.deadlines: list[int] = []
+        self.watched: dict[int, list[Lease]] = {}
         self.reclaim = BitMap64()
         self.delayed = BitMap64()
         self.delays: list[int] = []
@@ -128,7 +130,9 @@ class Queue:
         else:
             for i in range(0, len(runs), 2):
                 in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), lease))
-        self.cursor = max(self.cursor, runs[-2] + runs[-1])
+        beyond = runs[-2] + runs[-1]
+        if beyond > self.cursor:
+            self.cursor = beyond
         self.leases[lease.number] = lease
         if lease.claim_id is not None:
             self.claims[lease.claim_id] = lease.number
@@ -144,10 +148,15 @@ class Queue:
                     deliveries[seq] += 1
 
     def _watch(self, lease: Lease) -> None:
-        lease.queued = lease.deadline
-        heappush(self.deadlines, lease.deadline << 64 | lease.number)
-        if lease.deadline < self.next_at:
-            self.next_at = lease.deadline + 1
+        deadline = lease.queued = lease.deadline
+        watched = self.watched.get(deadline)
+        if watched is None:
+            self.watched[deadline] = [lease]
+            heappush(self.deadlines, deadline)
+            if deadline < self.next_at:
+                self.next_at = deadline + 1
+        else:
+            watched.append(lease)
 
     def held(self, number: int) -> list[int]:
         """The seqs still held under a lease number, ascending."""
@@ -282,7 +291,7 @@ class Queue:
         nothing.
         """
         lowest = NEVER
-        while self.deadlines and self.deadlines[0] >> 64 < now:
+        while self.deadlines and self.deadlines[0] < now:
             lowest = min(lowest, self._meet_deadline(heappop(self.deadlines), backoff, ended, now))
         while self.delays and self.delays[0] >> 64 <= now:
             self._come_due(heappop(self.delays) & _LOW)
@@ -294,7 +303,7 @@ class Queue:
     def plan(self, wall_offset_ms: int) -> None:
         """Set ``next_at`` from what waits."""
         self.next_at = min(
-            (self.deadlines[0] >> 64) + 1 if self.deadlines else NEVER,
+            self.deadlines[0] + 1 if self.deadlines else NEVER,
             self.delays[0] >> 64 if self.delays else NEVER,
             (self.wall_delays[0] >> 64) - wall_offset_ms if self.wall_delays else NEVER,
         )
@@ -305,21 +314,20 @@ class Queue:
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
 
-    def _meet_deadline(self, entry: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        """One heap entry came up: the parts of its lease that it stands for end, or are watched anew where they were
-        extended.
+    def _meet_deadline(self, deadline: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
+        """A deadline came up: the leases watched under it end, or are watched anew where they were extended.
 
-        An extended part goes back into the heap even if it ran out too, so that leases always end in the order of
-        their deadlines.
+        An extended one is watched again even if it ran out too, so that leases always end in the order of their
+        deadlines, those of one deadline in the order they were given.
         """
-        lowest, first = NEVER, self.leases.get(entry & _LOW)
-        for part in list(_chain(first)):
-            if part.queued != entry >> 64:
+        lowest = NEVER
+        for lease in sorted(self.watched.pop(deadline), key=_number):
+            if lease.queued != deadline or not lease.left:
                 continue
-            if part.deadline > part.queued:
-                self._watch(part)
+            if lease.deadline > deadline:
+                self._watch(lease)
             else:
-                lowest = min(lowest, self._expire(part, backoff, ended, now))
+                lowest = min(lowest, self._expire(lease, backoff, ended, now))
         return lowest
 
     def _expire(self, lease: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
@@ -340,6 +348,10 @@ class Queue:
         if ended is not None:
             ended.append(Ended(lease.number, lease.node, lease.deadline, to_runs(seqs)))
         return min(seqs)
+
+
+def _number(lease: Lease) -> tuple[int, int]:
+    return lease.number, lease.runs[0]
 
 
 def _chain(lease: Lease | None) -> Iterator[Lease]:

@@ -73,7 +73,7 @@ def _by_node(queue: Queue, node: str, seqs: Sequence[int]) -> Holding:
     in_flight = queue.in_flight
     if len(seqs) == 1:
         lease = in_flight.get(seqs[0])
-        return Holding([seqs[0]], []) if lease is not None and lease.node == node else Holding([], [seqs[0]])
+        return Holding(list(seqs), []) if lease is not None and lease.node == node else Holding([], [seqs[0]])
     holders: set[Lease | None] = set(map(in_flight.get, seqs))
     if len(holders) == 1:  # the usual case: one worker settles one claim
         (holder,) = holders
