@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 
 from tenure.broker.engine import Engine
 from tenure.core.events import Evicted
 from tenure.core.ranges import to_runs
 from tenure.core.topic import Topic
-from tenure.errors import Closed, Overloaded
+from tenure.errors import Closed, Corrupt, Overloaded
 
 __all__ = ["evict_over_cap", "evict_over_ttl"]
 
@@ -20,9 +21,13 @@ def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
     """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always
     stays.
     """
+    if topic.config.discard == "old":
+        with suppress(Closed, Corrupt, Overloaded):  # what was appended stays so; the next append tries again
+            _evict_over_cap(engine, topic, now)
+
+
+def _evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
     config = topic.config
-    if config.discard != "old":
-        return
     while True:
         records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
         size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0

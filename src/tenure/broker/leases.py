@@ -288,15 +288,17 @@ def extend(
     return Answer(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level, engine.gate)
 
 
-def shift_deadline(engine: Engine, claimed: Claim, wait_ms: int) -> Claim:
-    """The claim's sync took so long that it ate into the lease: move the deadline by that wait, in the log too."""
+def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> Claim:
+    """The claim's sync eats into the lease: let it start anew from now, in the log too. That moves the deadline by the
+    wait.
+    """
     topic, queue = engine.state.queue(claimed.topic)
     now = engine.now()
     engine.pass_time(topic, now)
     held = queue.held(claimed.lease)
     if not held:
         return claimed
-    deadline = queue.leases[claimed.lease].deadline + wait_ms
+    deadline = now + lease_ms
     event = Extended(now, topic.id, to_runs(held), deadline, claimed.node, "sync")
     engine.commit(event, topic.id, urgent=True)
     shown = deadline + engine.state.wall_offset_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TypeVar
 
 from tenure.broker import leases, routing
@@ -20,7 +21,7 @@ from tenure.core.events import Event
 from tenure.core.names import check_node
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
-from tenure.errors import Closed, Overloaded
+from tenure.errors import Closed, Overloaded, TenureError
 
 __all__ = ["Pump"]
 
@@ -103,11 +104,22 @@ class Pump:
         return answer
 
     async def _mind_slow_sync(self, answer: Answer[Claim], started: int) -> Claim:
-        reply = await answer
-        waited = self.engine.now() - started
-        lease_ms = reply.deadline - self.engine.state.wall_offset_ms - started
-        if waited * 10 > lease_ms:
-            reply = leases.shift_deadline(self.engine, reply, waited)
+        lease_ms = answer.reply.deadline - self.engine.state.wall_offset_ms - started
+
+        def keep() -> None:
+            """The sync is not there yet: nobody has the jobs, so nothing may run out."""
+            nonlocal alarm
+            with suppress(TenureError):
+                leases.shift_deadline(self.engine, answer.reply, lease_ms=lease_ms)
+                alarm = self.alarms.at(self.engine.now() + lease_ms // 2, keep)
+
+        alarm = self.alarms.at(started + lease_ms // 2, keep)
+        try:
+            reply = await answer
+        finally:
+            alarm.cancel()
+        if (self.engine.now() - started) * 10 > lease_ms:
+            reply = leases.shift_deadline(self.engine, reply, lease_ms=lease_ms)
             self.settle()
         return reply
 

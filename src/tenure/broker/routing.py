@@ -18,7 +18,7 @@ from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
-from tenure.errors import Conflict, Corrupt, Invalid, NotFound, Overloaded
+from tenure.errors import Closed, Conflict, Corrupt, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
 
@@ -126,7 +126,7 @@ def forward(engine: Engine, source: Topic) -> bool:
         if router.cursor < source.visible_seq:
             try:
                 more |= _step(engine, source, router)
-            except (Corrupt, NotFound, Overloaded):
+            except (Closed, Corrupt, NotFound, Overloaded):
                 engine.stalled.setdefault(router.dest, set()).add(source.name)
     return more
 

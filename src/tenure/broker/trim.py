@@ -25,11 +25,25 @@ _SPREAD_MS = 1_000
 
 
 def trim_due(engine: Engine) -> bool:
-    """Whether the log is larger than what it holds justifies."""
+    """Whether the log is larger than what it holds justifies; on a full disk, whether its oldest segment is used up."""
     segments = engine.log.segments()
     total = sum(segment.used_bytes for segment in segments)
     slack = engine.settings.spare_segments * engine.settings.segment_bytes
-    return len(segments) > 1 and total > 2 * engine.state.live_bytes + slack
+    if len(segments) == 1:
+        return False
+    return total > 2 * engine.state.live_bytes + slack or (engine.log.crowded and _is_spent(engine, segments[0].number))
+
+
+def _is_spent(engine: Engine, segment: int) -> bool:
+    """Whether no live record lies in a segment, as far as the floors tell: then giving its space back is cheap."""
+    topics = [engine.state.by_id.get(topic_id) for topic_id in engine.state.holders.get(segment, ())]
+    return all(
+        topic.floor >= _behind(topic, piece)
+        for topic in topics
+        if topic is not None
+        for piece in topic.pieces
+        if piece.segment == segment
+    )
 
 
 def trim_step(engine: Engine) -> bool:

@@ -73,6 +73,8 @@ class Log(Protocol):
     synced_batch: int
     #: Set for good once a write or a sync failed: what callers that wait for a sync are told.
     failed: TenureError | None
+    #: Set while there is no room for another segment: what is appended now comes out of the reserve.
+    crowded: bool
     #: Asked, when a new segment is begun, for the entries it starts with; None for none.
     preamble: Callable[[], Sequence[Entry]] | None
 

@@ -43,6 +43,7 @@ class MemoryLog:
         self.pending_batch = 1
         self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
+        self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]

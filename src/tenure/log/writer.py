@@ -45,6 +45,7 @@ class SegmentWriter:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
+        self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
         self._disk = disk
         self._heads = heads
@@ -154,6 +155,7 @@ class SegmentWriter:
         """Write to this segment from now on."""
         self._files.adopt(head.number, file)
         self._files.pin(head.number)
+        self.crowded = False
         self._file, self._base, self._salt = file, head.number << 32, head.salt
         self._end = self._written_end = end
         self._capacity = capacity
@@ -244,6 +246,7 @@ class SegmentWriter:
             self._fail("making a segment", error)
         with suppress(OSError):
             self._disk.unlink(SPARE)
+        self.crowded = True
         raise no_room(error) from error
 
     def _sync_now(self, file: File | None = None) -> None:
