@@ -474,13 +474,17 @@ def test_fault_20_crashes_in_recovery_trimming_and_checkpoints_several_times_in_
     for stop in range(2, 120, 3):
         disk.fail_at(disk.operations + stop, "crash")
         with pytest.raises(PowerLoss):
-            while True:
-                again = Session(disk, deepcopy(ledger), deepcopy(clock))
-                again.trim()
-                again.checkpoint()
-                again.log.close()
+            keep_opening(disk, ledger, clock)
         disk = disk.crash("any", seed=random.getrandbits(32))
         survive(disk.kill(), ledger, deepcopy(clock), power_lost=True)
+
+
+def keep_opening(disk: SimDisk, ledger: Ledger, clock: ManualClock) -> None:
+    while True:
+        session = Session(disk, deepcopy(ledger), deepcopy(clock))
+        session.trim()
+        session.checkpoint()
+        session.log.close()
 
 
 def test_the_refold_used_here_really_looks_at_the_log() -> None:

@@ -25,9 +25,10 @@ from tenure.core.snapshot import dump_state, dump_topic
 from tenure.core.state import State
 from tenure.errors import Overloaded
 from tenure.log import FileLog, checkpoint
-from tenure.log.disk import Disk
+
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
+from tenure.testing.simdisk import SimDisk
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class Ledger:
 class Session:
     """One opening of an engine; every command goes through here so that the ledger hears of it."""
 
-    def __init__(self, disk: Disk, ledger: Ledger, clock: ManualClock, *, settings: Settings = SETTINGS) -> None:
+    def __init__(self, disk: SimDisk, ledger: Ledger, clock: ManualClock, *, settings: Settings = SETTINGS) -> None:
         self.disk, self.ledger, self.clock = disk, ledger, clock
         self.log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
         self.engine = Engine(self.log, clock=clock, settings=settings)
@@ -277,7 +278,7 @@ def drain(engine: Engine, clock: ManualClock) -> Counter[bytes]:
 # Judging
 
 
-def survive(disk: Any, ledger: Ledger, clock: ManualClock, *, power_lost: bool, copies: int = 1) -> None:
+def survive(disk: SimDisk, ledger: Ledger, clock: ManualClock, *, power_lost: bool, copies: int = 1) -> None:
     """Recover on a disk that came up and hold it against the ledger; then lose power again and look once more.
 
     ``copies`` is in how many topics a record may be at once: more than one only where a router or a parked copy is.

@@ -1,0 +1,492 @@
+"""The disk is full, slow, broken or gone while a broker runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from tenure import Broker, Settings
+from tenure.core.events import KINDS, Evicted
+from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
+from tenure.testing.clock import ManualClock
+from tenure.testing.simdisk import SimDisk
+from tests.faults.world import SETTINGS, Ledger, Session, check_fold, check_leases, events_of, records, survive
+
+T = TypeVar("T")
+
+QUEUE = {"type": "queue", "durability": "fsync", "lease_ms": 30_000}
+
+
+async def soon(answer: Awaitable[T]) -> T:
+    """Await with a limit, so that a caller who is never told shows as a failure instead of a hang."""
+    return await asyncio.wait_for(_await(answer), 10)
+
+
+async def _await(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+@asynccontextmanager
+async def opened(
+    disk: SimDisk, clock: ManualClock | None = None, *, settings: Settings = SETTINGS
+) -> AsyncIterator[Broker]:
+    broker = await Broker.open(disk, clock=clock or ManualClock(), settings=settings)
+    try:
+        yield broker
+    finally:
+        await soon(broker.close())
+
+
+def payloads(count: int, *, size: int = 10) -> list[bytes]:
+    return [b'"%d%s"' % (number, b"." * size) for number in range(count)]
+
+
+# Fault 11
+
+
+class StutteringDisk(SimDisk):
+    """Writes a few bytes at a time, as a disk may that is nearly full or on a network."""
+
+    def pwrite(self, file: int, data: bytes, offset: int) -> int:
+        return super().pwrite(file, data[: 1 + offset % 7], offset)
+
+
+async def test_fault_11_short_writes_are_completed_before_anything_is_acknowledged() -> None:
+    disk = StutteringDisk(1)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+        for number in range(20):
+            await broker.produce("q", payloads(2, size=number * 20))
+        claim = await broker.claim("q", node="w", max_count=7)
+        await broker.ack("q", node="w", lease_id=claim.lease_id)
+        lost = disk.crash("lost")
+    async with opened(lost) as again:
+        assert again.topic("q").count == 33
+
+
+async def test_fault_11_a_write_that_makes_no_progress_is_not_acknowledged() -> None:
+    disk = SimDisk(1)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+        disk.pwrite = lambda *_: 0  # type: ignore[method-assign]
+        with pytest.raises(Indeterminate):
+            await soon(broker.produce("q", [b"1"]))
+
+
+# Fault 12
+
+
+async def fill(broker: Broker, size: int = 300) -> int:
+    """Produce until there is no more room; give how many records are in."""
+    count = 0
+    for _ in range(1000):
+        try:
+            await broker.produce("q", payloads(1, size=size))
+        except Overloaded as error:
+            assert error.code == "disk_full"
+            return count
+        count += 1
+    raise AssertionError("the disk never filled up")
+
+
+async def test_fault_12_a_full_disk_is_a_clear_error_and_acks_and_reads_go_on() -> None:
+    disk = SimDisk(1, capacity_bytes=6 * SETTINGS.segment_bytes)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+        count = await fill(broker)
+        before = broker.topic("q", touch=False)
+        for _ in range(5):
+            with pytest.raises(Overloaded):
+                broker.produce("q", payloads(1, size=300))
+        assert broker.topic("q", touch=False) == before, "refused, and yet something changed"
+        assert len((await broker.diff("q", limit=1000)).records) == count
+        claim = await soon(broker.claim("q", node="w", max_count=2))
+        assert (await soon(broker.ack("q", node="w", seqs=claim.seqs[:1]))).count == 1
+        assert (await soon(broker.nack("q", node="w", seqs=claim.seqs[1:]))).count == 1
+        world = disk.crash("lost")
+    async with opened(world) as again:
+        assert again.topic("q").count == count - 1
+
+
+async def test_fault_12_it_recovers_by_itself_once_acks_have_made_room() -> None:
+    """Fault 12: acking is enough; old segments are dropped from what was kept for that, and appends work again."""
+    settings = msgspec.structs.replace(SETTINGS, segment_bytes=1 << 14)
+    disk = SimDisk(1, capacity_bytes=8 * settings.segment_bytes)
+    async with opened(disk, settings=settings) as broker:
+        await broker.put_topic("q", QUEUE)
+        for _ in range(3):
+            count = await fill(broker)
+            assert count > 200
+            while (claim := await soon(broker.claim("q", node="w", max_count=15))).jobs:
+                await soon(broker.ack("q", node="w", seqs=claim.seqs))
+        await broker.produce("q", payloads(1))
+    async with opened(disk.crash("lost"), settings=settings) as again:
+        assert again.topic("q").count == 1
+
+
+async def test_fault_12_it_recovers_when_space_returns() -> None:
+    disk = SimDisk(1, capacity_bytes=4 * SETTINGS.segment_bytes)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+        count = await fill(broker)
+        disk.capacity_bytes = None
+        await broker.produce("q", payloads(1))
+        assert broker.topic("q").count == count + 1
+
+
+def test_fault_12_an_eviction_for_which_no_room_is_left_does_not_make_an_append_look_refused() -> None:
+    """Fault 12: an append that raised Overloaded must not have happened; its caller will send it again."""
+    session = Session(SimDisk(1), Ledger(), ManualClock())
+    session.queue(cap_records=2)
+    session.produce(2)
+    append_one = session.log.append_one
+
+    def full(kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
+        if KINDS[kind] is Evicted:
+            raise Overloaded("no room", code="disk_full")
+        return append_one(kind, topic, body, urgent)
+
+    session.log.append_one = full  # type: ignore[method-assign]
+    session.produce(1)
+    assert session.engine.state.topics["q"].count == 3
+    session.log.append_one = append_one  # type: ignore[method-assign]
+    session.produce(1)
+    assert session.engine.state.topics["q"].count == 2
+    check_fold(session.engine)
+
+
+# Fault 13
+
+
+Breaking = Callable[[SimDisk], None]
+
+
+def break_sync(disk: SimDisk) -> None:
+    def failing(file: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk.sync = failing  # type: ignore[method-assign]
+
+
+def break_sync_for_space(disk: SimDisk) -> None:
+    def failing(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk.sync = failing  # type: ignore[method-assign]
+
+
+def break_write(disk: SimDisk) -> None:
+    def failing(file: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk.pwrite = failing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("breaking", [break_sync, break_sync_for_space, break_write])
+@pytest.mark.parametrize("size", [10, 3000], ids=["in a sync", "in a roll"])
+async def test_fault_13_a_failed_sync_tells_all_who_wait_and_turns_the_broker_read_only(
+    breaking: Breaking, size: int
+) -> None:
+    disk, clock = SimDisk(1), ManualClock()
+    async with opened(disk, clock) as broker:
+        await broker.put_topic("q", QUEUE)
+        await broker.produce("q", payloads(4))
+        held = await broker.claim("q", node="w", max_count=2)
+        breaking(disk)
+        waiting = [broker.ack("q", node="w", seqs=held.seqs[:1])]
+        answers = [asyncio.ensure_future(_await(answer)) for answer in waiting]
+        for _ in range(3):
+            try:
+                answers.append(asyncio.ensure_future(_await(broker.produce("q", payloads(1, size=size)))))
+            except Closed:
+                break
+        outcomes = await soon(asyncio.gather(*answers, return_exceptions=True))
+        assert all(isinstance(outcome, Indeterminate) for outcome in outcomes), outcomes
+        for refused in (
+            lambda: broker.produce("q", [b"1"]),
+            lambda: broker.ack("q", node="w", seqs=held.seqs),
+            lambda: broker.claim("q", node="w"),
+            lambda: broker.put_topic("other", {}),
+        ):
+            with pytest.raises(Closed) as read_only:
+                refused()
+            assert read_only.value.code == "read_only"
+        clock.jump_wall(3_600_000)
+        clock.advance(5)
+        assert broker.topic("q").head_seq >= 4, "reads go on, whatever the clocks do"
+        assert [record.data for record in (await broker.diff("q", limit=4)).records][-1] == payloads(4)[-1]
+        assert broker.jobs("q", state="in_flight").items
+        assert broker.leases("q").items
+    again = Session(disk.crash("lost"), Ledger(), clock)
+    assert len(records(again.engine, "q")) in (3, 4), "an ack whose outcome is unknown: either is right"
+    check_fold(again.engine)
+
+
+async def test_fault_13_a_drop_that_cannot_be_synced_is_told_to_those_who_wait() -> None:
+    """Fault 13: also where housekeeping met the failure first."""
+    disk = SimDisk(1)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+
+        def failing(name: str) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        disk.unlink = failing  # type: ignore[method-assign]
+        with pytest.raises((Indeterminate, Closed)):
+            for _ in range(200):
+                await soon(broker.produce("q", payloads(2, size=400)))
+                claim = await soon(broker.claim("q", node="w", max_count=2))
+                await soon(broker.ack("q", node="w", seqs=claim.seqs))
+        assert broker.topic("q").head_seq > 0
+    Session(disk.crash("lost"), Ledger(), ManualClock())
+
+
+# Fault 15
+
+
+class SlowDisk(SimDisk):
+    """A disk whose syncs, while it is held, wait for a test to let them go."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._gate = threading.Event()
+        self._gate.set()
+        self.asked = threading.Event()
+
+    def hold(self) -> None:
+        self.asked.clear()
+        self._gate.clear()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    def sync(self, file: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self.asked.set()
+            assert self._gate.wait(30)
+        super().sync(file)
+
+    async def syncing(self) -> None:
+        """Wait until a sync is under way."""
+        assert await asyncio.get_running_loop().run_in_executor(None, self.asked.wait, 10)
+
+
+@asynccontextmanager
+async def slowed(settings: Settings = SETTINGS) -> AsyncIterator[tuple[Broker, SlowDisk, ManualClock]]:
+    disk, clock = SlowDisk(), ManualClock()
+    async with opened(disk, clock, settings=settings) as broker:
+        try:
+            yield broker, disk, clock
+        finally:
+            disk.let_go()
+
+
+def deadline_after_restart(disk: SimDisk, clock: ManualClock) -> int:
+    """The deadline of the one lease that a replay finds, in wall time."""
+    session = Session(disk.crash("lost"), Ledger(), ManualClock(wall_ms=clock.wall_ms(), boot_ms=clock.boot_ms()))
+    check_fold(session.engine)
+    check_leases(events_of(session.engine))
+    queue = session.engine.state.topics["q"].queue
+    assert queue is not None
+    [lease] = queue.leases.values()
+    return lease.deadline + session.engine.state.wall_offset_ms
+
+
+@pytest.mark.parametrize(("wait_ms", "moved_ms"), [(2_900, 0), (3_100, 3_100), (5_000, 5_000)])
+async def test_fault_15_a_claim_that_waited_long_for_its_sync_has_its_deadline_moved(
+    wait_ms: int, moved_ms: int
+) -> None:
+    """Fault 15: by the wait, where that is more than a tenth of the lease; and the log says so."""
+    async with slowed() as (broker, disk, clock):
+        await broker.put_topic("q", {**QUEUE, "leases_durable": True})
+        await broker.produce("q", payloads(3))
+        asked_at = clock.wall_ms()
+        disk.hold()
+        claiming = asyncio.ensure_future(_await(broker.claim("q", node="w", max_count=2)))
+        await disk.syncing()
+        clock.advance(wait_ms)
+        disk.let_go()
+        claim = await soon(claiming)
+        assert claim.deadline == asked_at + 30_000 + moved_ms
+        await broker.produce("q", payloads(1))
+        assert deadline_after_restart(disk, clock) == claim.deadline
+
+
+async def test_fault_15_a_sync_longer_than_the_lease_does_not_expire_it_before_it_is_answered() -> None:
+    """Fault 15: no false expiry. Nobody else gets the job, no delivery is burnt, and the worker has its whole lease."""
+    async with slowed() as (broker, disk, clock):
+        await broker.put_topic("q", {**QUEUE, "leases_durable": True, "lease_ms": 1_000})
+        await broker.produce("q", payloads(1))
+        asked_at = clock.wall_ms()
+        disk.hold()
+        claiming = asyncio.ensure_future(_await(broker.claim("q", node="w")))
+        await disk.syncing()
+        for _ in range(25):
+            clock.advance(200)
+            await asyncio.sleep(0)
+            assert not (await soon(broker.claim("q", node="thief"))).jobs
+        disk.let_go()
+        claim = await soon(claiming)
+        assert claim.deadline == asked_at + 5_000 + 1_000
+        assert (await soon(broker.ack("q", node="w", seqs=claim.seqs))).count == 1
+
+
+async def test_fault_15_a_worker_that_acks_while_the_disk_is_slow_is_not_expired_by_it() -> None:
+    """Fault 15: the ack counts when it is carried out, however long its sync takes."""
+    async with slowed() as (broker, disk, clock):
+        await broker.put_topic("q", QUEUE)
+        await broker.produce("q", payloads(1))
+        claim = await broker.claim("q", node="w")
+        disk.hold()
+        acking = asyncio.ensure_future(_await(broker.ack("q", node="w", seqs=claim.seqs)))
+        await disk.syncing()
+        clock.advance(60_000)
+        assert not (await soon(broker.claim("q", node="thief"))).jobs
+        disk.let_go()
+        assert (await soon(acking)).count == 1
+
+
+async def test_fault_15_a_slow_disk_pushes_back_and_memory_stays_bounded() -> None:
+    settings = msgspec.structs.replace(SETTINGS, segment_bytes=1 << 20, pending_bytes_max=50_000)
+    async with slowed(settings) as (broker, disk, _):
+        await broker.put_topic("q", QUEUE)
+        disk.hold()
+        answers = []
+        with pytest.raises(Overloaded):
+            for _ in range(1000):
+                answers.append(asyncio.ensure_future(_await(broker.produce("q", payloads(1, size=1000)))))
+                await asyncio.sleep(0)
+        await disk.syncing()
+        assert 45 <= len(answers) <= 55
+        assert not any(answer.done() for answer in answers), "acknowledged before it was durable"
+        assert (await broker.diff("q")).records == [], "seen before it was durable"
+        disk.let_go()
+        await soon(asyncio.gather(*answers))
+        assert len((await broker.diff("q", limit=1000)).records) == len(answers)
+        await soon(broker.produce("q", payloads(1)))
+
+
+async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_synced_first() -> None:
+    """A drop syncs too, at its own time: whoever waited for that batch must hear of it."""
+    async with opened(SimDisk(1)) as broker:
+        await broker.put_topic("q", QUEUE)
+        for _ in range(150):
+            await soon(broker.produce("q", payloads(2, size=400)))
+            claim = await soon(broker.claim("q", node="w", max_count=2))
+            await soon(broker.ack("q", node="w", seqs=claim.seqs))
+
+
+# Fault 17
+
+
+async def test_fault_17_a_directory_that_vanished_acknowledges_nothing_more(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    broker = await Broker.open(home, settings=SETTINGS)
+    await broker.put_topic("q", QUEUE)
+    await broker.produce("q", payloads(1))
+    shutil.rmtree(home)
+    with pytest.raises((Indeterminate, Closed)):
+        await soon(broker.produce("q", payloads(1)))
+    with pytest.raises(Closed):
+        broker.produce("q", payloads(1))
+    assert broker.topic("q").head_seq >= 1
+    await soon(broker.close())
+
+
+async def test_fault_17_a_directory_that_was_moved_away_acknowledges_nothing_more(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    broker = await Broker.open(home, settings=SETTINGS)
+    await broker.put_topic("q", QUEUE)
+    await broker.produce("q", payloads(1))
+    home.rename(tmp_path / "elsewhere")
+    with pytest.raises(Indeterminate):
+        await soon(broker.produce("q", payloads(1)))
+    await soon(broker.close())
+    async with await Broker.open(tmp_path / "elsewhere", settings=SETTINGS) as again:
+        assert again.topic("q").count in (1, 2)
+
+
+def make_read_only(disk: SimDisk) -> None:
+    def failing(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("create", "mkdir", "pwrite", "allocate", "truncate", "rename", "unlink"):
+        setattr(disk, name, failing)
+
+
+async def test_fault_17_a_disk_that_turns_read_only_stops_writes_and_serves_reads() -> None:
+    disk = SimDisk(1)
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+        await broker.produce("q", payloads(2))
+        make_read_only(disk)
+        with pytest.raises((Indeterminate, Closed)):
+            await soon(broker.produce("q", payloads(1)))
+        assert len((await broker.diff("q")).records) >= 2
+        with pytest.raises(Closed):
+            broker.produce("q", payloads(1))
+    survive_as(disk, 2)
+
+
+async def test_fault_17_a_read_only_disk_is_not_opened_and_says_so() -> None:
+    disk = SimDisk(1)
+    async with opened(disk) as broker:
+        await broker.produce("q", payloads(2), config=QUEUE)
+    world = disk.crash("lost")
+    make_read_only(world)
+    with pytest.raises(TenureError) as refused:
+        await Broker.open(world, clock=ManualClock(), settings=SETTINGS)
+    assert refused.value.code in ("unwritable", "read_only", "indeterminate")
+    survive_as(disk, 2)
+
+
+def survive_as(disk: SimDisk, count: int) -> None:
+    session = Session(disk.crash("lost"), Ledger(), ManualClock())
+    assert len(records(session.engine, "q")) == count
+    check_fold(session.engine)
+
+
+# Fault 19
+
+
+async def test_fault_19_no_handles_left_sheds_the_load_and_keeps_the_log_whole() -> None:
+    """Fault 19 on the simulated disk; with a real limit in tests/acceptance."""
+    disk = SimDisk(1)
+    create, open_ = disk.create, disk.open
+    async with opened(disk) as broker:
+        await broker.put_topic("q", QUEUE)
+
+        def refused(*_: object, **__: object) -> int:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        disk.create = disk.open = refused  # type: ignore[method-assign]
+        produced = 0
+        with pytest.raises(Overloaded):
+            for _ in range(100):
+                await soon(broker.produce("q", payloads(1, size=300)))
+                produced += 1
+        claim = await soon(broker.claim("q", node="w"))
+        assert (await soon(broker.ack("q", node="w", seqs=claim.seqs))).count == 1
+        disk.create, disk.open = create, open_  # type: ignore[method-assign]
+        await soon(broker.produce("q", payloads(1)))
+        assert broker.topic("q").count == produced
+    survive_as(disk, produced)
+
+
+def test_the_ledger_agrees_with_a_disk_that_stutters() -> None:
+    session = Session(StutteringDisk(3), Ledger(), ManualClock())
+    session.queue()
+    session.produce(5, size=200)
+    session.sync()
+    survive(session.disk.crash("lost"), session.ledger, session.clock, power_lost=True)
