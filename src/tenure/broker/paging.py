@@ -42,7 +42,7 @@ def after_name(cursor: str | None) -> str:
         name = raw.removeprefix(_MARK).decode("ascii")
     except (TypeError, ValueError):
         raise _refusal() from None
-    if not raw.startswith(_MARK) or cursor_of(name) != cursor:
+    if not name or not raw.startswith(_MARK) or cursor_of(name) != cursor:
         raise _refusal()
     return name
 
