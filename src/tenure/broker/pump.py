@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import TypeVar
 
 from tenure.broker import leases, routing
@@ -16,12 +15,13 @@ from tenure.broker.engine import Engine
 from tenure.broker.lifecycle import Lifecycle, expired, translate
 from tenure.broker.replies import Claim
 from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.unsynced import UnsyncedClaims
 from tenure.broker.waiting import Asked, Reading
 from tenure.core.events import Event
 from tenure.core.names import check_node
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
-from tenure.errors import Closed, Overloaded, TenureError
+from tenure.errors import Closed, Overloaded
 
 __all__ = ["Pump"]
 
@@ -37,6 +37,7 @@ class Pump:
         self.alarms = Alarms(loop, engine.now)
         self.committer = engine.gate = Committer(engine, loop, self._attend)
         self.coordinator = Coordinator(engine, self.alarms)
+        self._unsynced = UnsyncedClaims(engine, self.alarms)
         self.readings: dict[Topic, set[Reading]] = {}
         self._subscriptions: list[Subscription] = []
         self._closed = False
@@ -100,28 +101,14 @@ class Pump:
         """The answer to a claim; where it waits for a sync, a slow one moves the deadline (fault 15)."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
-            return self._mind_slow_sync(answer, self.engine.now())
+            return self._answer_synced(answer, self.engine.now())
         return answer
 
-    async def _mind_slow_sync(self, answer: Answer[Claim], started: int) -> Claim:
-        lease_ms = answer.reply.deadline - self.engine.state.wall_offset_ms - started
-
-        def keep() -> None:
-            """The sync is not there yet: nobody has the jobs, so nothing may run out."""
-            nonlocal alarm
-            with suppress(TenureError):
-                leases.shift_deadline(self.engine, answer.reply, lease_ms=lease_ms)
-                alarm = self.alarms.at(self.engine.now() + lease_ms // 2, keep)
-
-        alarm = self.alarms.at(started + lease_ms // 2, keep)
-        try:
-            reply = await answer
-        finally:
-            alarm.cancel()
-        if (self.engine.now() - started) * 10 > lease_ms:
-            reply = leases.shift_deadline(self.engine, reply, lease_ms=lease_ms)
+    async def _answer_synced(self, answer: Answer[Claim], started: int) -> Claim:
+        claim = await self._unsynced.answer(answer, started=started)
+        if claim is not answer.reply:
             self.settle()
-        return reply
+        return claim
 
     # Streams
 
