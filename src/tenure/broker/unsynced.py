@@ -35,8 +35,9 @@ class UnsyncedClaims:
         """
         engine, claim = self._engine, answer.reply
         lease_ms = claim.deadline - engine.state.wall_offset_ms - started
-        self._waiting[claim.lease] = (claim, lease_ms, started + lease_ms // 2)
-        self._watch()
+        half = started + lease_ms // 2
+        self._waiting[claim.lease] = (claim, lease_ms, half)
+        self._watch(half)
         try:
             await answer
         finally:
@@ -45,14 +46,13 @@ class UnsyncedClaims:
             return shift_deadline(engine, claim, lease_ms=lease_ms)
         return claim
 
-    def _watch(self) -> None:
-        """Wake up at the first half-time. An alarm that turns out to be early, or for nobody, costs nothing."""
-        due = min((half for _, _, half in self._waiting.values()), default=None)
-        if due is None or (self._alarm is not None and self._alarm.ring is not None and self._alarm.due_ms <= due):
-            return
+    def _watch(self, half: int) -> None:
+        """Wake up at this half-time, or before. An alarm that turns out to be early, or for nobody, costs nothing."""
         if self._alarm is not None:
+            if self._alarm.due_ms <= half:
+                return
             self._alarm.cancel()
-        self._alarm = self._alarms.at(due, self._keep)
+        self._alarm = self._alarms.at(half, self._keep)
 
     def _keep(self) -> None:
         self._alarm = None
@@ -62,4 +62,5 @@ class UnsyncedClaims:
                 with suppress(TenureError):  # a log that failed tells the caller by itself
                     shift_deadline(self._engine, claim, lease_ms=lease_ms)
                 self._waiting[lease] = (claim, lease_ms, now + lease_ms // 2)
-        self._watch()
+        if self._waiting:
+            self._watch(min(half for _, _, half in self._waiting.values()))
