@@ -37,7 +37,7 @@ def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Answer[tu
         topic_id = engine.state.next_topic_id
     else:
         topic_id = topic.id
-    batch = engine.commit(TopicPut(now, topic_id, name, parsed), topic_id)
+    batch = engine.commit(TopicPut(now, topic_id, name, parsed, created=topic is None), topic_id)
     fresh = engine.state.topics[name]
     evict_over_ttl(engine, fresh, now)
     evict_over_cap(engine, fresh, now)

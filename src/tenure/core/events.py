@@ -66,11 +66,15 @@ class ClockSet(Event, frozen=True, gc=False, array_like=True):
 
 
 class TopicPut(Event, frozen=True, gc=False, array_like=True):
-    """A topic came to be (its id is new), or its config was replaced."""
+    """A topic came to be, or (``created`` false) its config was replaced.
+
+    A replay that starts behind a topic's base has to tell the two apart: the topic it meets is not a new one.
+    """
 
     topic: int
     name: str
     config: TopicConfig
+    created: bool = True
 
 
 class TopicDeleted(Event, frozen=True, gc=False, array_like=True):

@@ -87,9 +87,7 @@ def _set_offset(state: State, at: int, wall_offset_ms: int) -> None:
 
 
 def _topic_put(state: State, event: TopicPut, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None:
-        state.orphans.pop(event.topic, None)
+    if event.created:
         topic = Topic(event.topic, event.name, event.config)
         topic.created_ms = event.at
         topic.base = location >> 32
@@ -97,8 +95,10 @@ def _topic_put(state: State, event: TopicPut, location: int) -> None:
             topic.queue = Queue()
         state.add_topic(topic)
         return
-    state.pass_time(topic, event.at)
-    topic.config = event.config
+    known = state.by_id.get(event.topic)
+    if known is not None:
+        state.pass_time(known, event.at)
+        known.config = event.config
 
 
 def _topic_deleted(state: State, event: TopicDeleted, location: int) -> None:
@@ -185,6 +185,7 @@ def _hide(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
 def _deleted(state: State, event: Deleted, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is not None:
+        state.pass_time(topic, event.at)
         _remove(state, topic, event.runs, records=event.count, size=event.bytes)
 
 
@@ -192,6 +193,7 @@ def _evicted(state: State, event: Evicted, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None:
         return
+    state.pass_time(topic, event.at)
     _remove(state, topic, event.runs, records=event.count, size=event.bytes)
     above = event.runs[-2] + event.runs[-1]
     topic.evict_from = max(topic.evict_from, above)

@@ -106,6 +106,7 @@ class State:
         self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
         if topic.queue is not None and topic.queue.wall_delays:
             self.wall_queues.add(topic.id)
+            topic.queue.plan(self.wall_offset_ms)
 
     def remove_topic(self, topic: Topic) -> None:
         """Forget a topic and what it weighed."""

@@ -1,0 +1,147 @@
+"""``invariants(state)``: what is true of a folded state at every moment, said as assertions.
+
+Tests call it after every step, an operator's tool may call it on what a log folds to. It looks at everything and costs
+accordingly; nothing calls it on the way of a request.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tenure.core.piece import Piece
+from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Lease, Queue
+from tenure.core.ranges import each
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["invariants"]
+
+_LOW = (1 << 64) - 1
+
+
+def invariants(state: State) -> None:
+    """Raise AssertionError with a sentence where the state contradicts itself."""
+    assert not state.orphans, f"topics {sorted(state.orphans)} have frames but no base"
+    names = {topic.name: topic for topic in state.by_id.values()}
+    assert names == state.topics, "topics by name and by id are not the same"
+    assert all(topic_id == topic.id < state.next_topic_id for topic_id, topic in state.by_id.items()), (
+        "a topic has an id that is still to be given out"
+    )
+    weight = sum(topic.bytes for topic in state.by_id.values())
+    assert state.live_bytes == weight, f"live_bytes is {state.live_bytes}, the topics weigh {weight}"
+    keys = sum(len(topic.keys) for topic in state.by_id.values() if topic.keys is not None)
+    assert state.idempotency_keys == keys, f"{state.idempotency_keys} keys are counted, the topics hold {keys}"
+    assert state.wall_queues <= state.by_id.keys(), "a queue that waits for the wall clock is gone"
+    _check_routers(state)
+    for topic in state.by_id.values():
+        try:
+            _check_topic(state, topic)
+        except AssertionError as error:
+            raise AssertionError(f"topic {topic.name!r}: {error}") from error
+
+
+def _check_routers(state: State) -> None:
+    assert all(name == router.name for name, router in state.routers.items()), "a router is kept under another name"
+    indexed = [router for routers in state.routers_from.values() for router in routers]
+    assert sorted(map(id, indexed)) == sorted(map(id, state.routers.values())), "the routers by source are not all"
+    assert all(router.source == source for source, routers in state.routers_from.items() for router in routers), (
+        "a router is listed under another source"
+    )
+
+
+def _check_topic(state: State, topic: Topic) -> None:
+    floor, head, dead = topic.floor, topic.head_seq, topic.dead
+    assert 1 <= floor <= head + 1, f"the floor {floor} lies outside 1..{head + 1}"
+    if dead is not None:
+        assert floor < dead.min() and dead.max() <= head, "the dead reach outside what lies between floor and head"
+        assert len(dead) < head + 1 - floor, "everything is dead, but the floor has not followed"
+    live = list(each(topic.live_runs(floor, head + 1)))
+    assert topic.count == len(live), f"count is {topic.count}, {len(live)} seqs are alive"
+    assert not live or live[0] == floor, f"the floor {floor} is not the first live seq, which is {live[0]}"
+    assert live or floor == head + 1, f"nothing is alive, but the floor is {floor} and not {head + 1}"
+    assert topic.bytes >= 0, "it weighs less than nothing"
+    assert live or not topic.bytes, f"it is empty and weighs {topic.bytes}"
+    assert topic.evict_floor <= head + 1 and topic.trim_seq <= head, "a loss is marked above the head"
+    assert topic.durable_seq <= head, f"durable_seq {topic.durable_seq} lies above the head {head}"
+    assert topic.config.type == ("log" if topic.queue is None else "queue"), "its type and its state disagree"
+    _check_pieces(state, topic, live)
+    if topic.queue is not None:
+        _check_queue(state, topic, topic.queue, live)
+
+
+def _check_pieces(state: State, topic: Topic, live: list[int]) -> None:
+    pieces: list[Piece] = topic.pieces
+    assert all(piece.firsts for piece in pieces), "a piece holds no frame"
+    firsts = [first for piece in pieces for first in piece.firsts]
+    assert all(a < b for a, b in pairwise(firsts)), f"frames are not ascending by seq: {firsts}"
+    times = [time for piece in pieces for time in piece.times]
+    assert all(a <= b for a, b in pairwise(times)), f"frames are not ascending by time: {times}"
+    assert not firsts or firsts[-1] <= topic.head_seq, "a frame starts above the head"
+    assert not live or (firsts and firsts[0] <= live[0]), f"no frame answers for seq {live[:1]}"
+    for segment in {topic.base, *(piece.segment for piece in pieces)}:
+        assert topic.id in state.holders.get(segment, ()), f"segment {segment} does not know that it is needed"
+
+
+def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> None:
+    alive = set(live)
+    places = {
+        "in flight": set(queue.in_flight),
+        "reclaim": set(queue.reclaim),
+        "delayed": set(queue.delayed),
+        "parked": set(queue.parked),
+    }
+    for name, seqs in places.items():
+        assert seqs <= alive, f"{name} holds dead jobs: {sorted(seqs - alive)}"
+    assert sum(map(len, places.values())) == len(set().union(*places.values())), f"a job is in two places: {places}"
+    passed = {seq for seq in live if seq < queue.cursor}
+    missing = passed - set().union(*places.values())
+    assert not missing, f"jobs {sorted(missing)} lie below the cursor and nowhere else"
+    early = {seq for seq in (*queue.in_flight, *queue.reclaim) if seq >= queue.cursor}
+    assert not early, f"jobs {sorted(early)} were claimed, but lie at or above the cursor {queue.cursor}"
+    assert queue.cursor <= topic.head_seq + 1, f"the cursor {queue.cursor} lies above the head {topic.head_seq}"
+    assert topic.is_dead(queue.acked_max), f"seq {queue.acked_max} was acked and is alive"
+    for name, known in (("deliveries", queue.deliveries), ("histories", queue.histories)):
+        assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
+    assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
+    assert len(queue.histories) <= HISTORIES_KEPT, "more stories are kept than may be"
+    assert all(1 <= len(story) <= DELIVERIES_KEPT for story in queue.histories.values()), "a story has no fit length"
+    assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
+    assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
+    _check_leases(queue)
+    _check_waiting(state, topic, queue)
+
+
+def _check_leases(queue: Queue) -> None:
+    parts: dict[int, Lease] = {}
+    claims: dict[str, int] = {}
+    for number, first in queue.leases.items():
+        part: Lease | None = first
+        while part is not None:
+            parts[id(part)] = part
+            held = [seq for seq in each(part.runs) if queue.in_flight.get(seq) is part]
+            assert part.left == len(held) > 0, f"lease {number:#x} counts {part.left} jobs and holds {held}"
+            assert part.number == number and part.node == first.node, f"parts of lease {number:#x} do not fit together"
+            assert part.queued <= part.deadline, f"lease {number:#x} is watched too late"
+            watched = queue.watched.get(part.queued, ())
+            assert any(lease is part for lease in watched), f"nothing watches for the end of lease {number:#x}"
+            part = part.sibling
+        if first.claim_id is not None:
+            claims[first.claim_id] = number
+    assert all(id(lease) in parts for lease in queue.in_flight.values()), "a job is held by a lease that is over"
+    assert sum(part.left for part in parts.values()) == len(queue.in_flight), "leases and jobs in flight do not add up"
+    assert sorted(queue.deadlines) == sorted(queue.watched), "deadlines and what is watched under them differ"
+    assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
+
+
+def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
+    for heap in (queue.deadlines, queue.delays, queue.wall_delays):
+        assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
+    entries = [entry & _LOW for entry in (*queue.delays, *queue.wall_delays) if entry & _LOW in queue.delayed]
+    assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
+    assert not queue.wall_delays or topic.id in state.wall_queues, "nobody knows that it waits for the wall clock"
+    first = min(
+        min((deadline + 1 for deadline in queue.deadlines), default=NEVER),
+        min((entry >> 64 for entry in queue.delays), default=NEVER),
+        min(((entry >> 64) - state.wall_offset_ms for entry in queue.wall_delays), default=NEVER),
+    )
+    assert queue.next_at <= first, f"something ends at {first}, but nothing is planned before {queue.next_at}"

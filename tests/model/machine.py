@@ -1,0 +1,255 @@
+"""What every state machine here shares: an engine on a simulated disk, its crashes, and replay after every step.
+
+A subclass keeps its naive model in ``self.model``, one object that can be copied, and runs every command inside
+``with self.step() as now``. After each step the log is folded anew, whole and from checkpoints, and must give the state
+that is live, to the byte (faults 20 and 43).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tenure.broker.engine import Engine
+from tenure.broker.trim import trim_due, trim_step
+from tenure.core.events import decode
+from tenure.core.fold import fold
+from tenure.core.invariants import invariants
+from tenure.core.snapshot import dump_checkpoint, dump_state, dump_topic, load_checkpoint
+from tenure.core.state import State
+from tenure.log import checkpoint
+from tenure.log.home import Position
+from tenure.log.log import FileLog
+from tenure.settings import Settings
+from tenure.testing import ManualClock, SimDisk
+from tenure.testing.simdisk import CrashMode
+
+CHECKPOINTS_KEPT = 3
+
+
+class Model(Protocol):
+    """What a naive model must be able to do for the machine."""
+
+    def tick(self, now: int, wall: int) -> None:
+        """Let log time come to ``now`` and wall time to ``wall``."""
+
+    def restart(self) -> None:
+        """Everything that survived is durable now."""
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Drives an engine through crashes beside a model of it."""
+
+    engine: Engine
+    model: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = SimDisk()
+        self.clock = ManualClock()
+        self.now = self.clock.wall_ms()
+        self.remembered: list[tuple[Position, bytes]] = []
+        #: The model after each batch since the last sync: what a power loss may leave.
+        self.kept: list[tuple[int, Any]] = []
+
+    @initialize(segment_bytes=st.sampled_from([4096, 6000, 16384]))
+    def open_first(self, segment_bytes: int) -> None:
+        self.settings = Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=1024)
+        self.engine = self.opened(self.disk, from_checkpoint=False)
+        self.ticked = self.engine.now()
+        self.set_up()
+        self.engine.sync()
+        self.keep()
+
+    def set_up(self) -> None:
+        """Bring engine and model to where the rules begin."""
+
+    # Steps
+
+    @contextmanager
+    def step(self) -> Iterator[int]:
+        """One command: time passes for the model as for the engine, and what was written is remembered."""
+        batch, offset = self.engine.log.pending_batch, self.engine.state.wall_offset_ms
+        yield self.tick()
+        self.engine.write()
+        # A command that was split by a roll is a state only as a whole, and a restart must know of a clock that moved.
+        if self.engine.log.written_batch > batch or self.engine.state.wall_offset_ms != offset:
+            self.engine.sync()
+            self.model.restart()
+        self.keep()
+
+    def tick(self) -> int:
+        offset = self.engine.state.wall_offset_ms
+        now = self.engine.now()
+        assert now == self.now, "log time runs with the time since boot"
+        self.model.tick(now, now + offset)
+        self.model.tick(now, now + self.engine.state.wall_offset_ms)
+        self.ticked = now
+        return now
+
+    def keep(self) -> None:
+        log = self.engine.log
+        if log.synced_batch == log.written_batch:
+            self.kept = []
+        self.kept.append((log.written_batch, deepcopy(self.model)))
+
+    def sync_now(self) -> None:
+        self.engine.sync()
+        self.model.restart()
+
+    @rule()
+    def sync(self) -> None:
+        with self.step():
+            self.sync_now()
+
+    # Time
+
+    @rule(ms=st.sampled_from([1, 50, 99, 100, 101, 500, 1_000, 5_000, 60_000]))
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.now += ms
+
+    @rule(ms=st.sampled_from([-86_400_000, -60_000, -1_000, 1_000, 3_600_000]), noticed=st.booleans())
+    def jump_wall(self, ms: int, noticed: bool) -> None:
+        self.clock.jump_wall(ms)
+        if noticed:
+            self.notice_clock()
+
+    def notice_clock(self) -> None:
+        """Let the engine log that the wall clock moved, and make that durable: else a restart would know nothing."""
+        with self.step():
+            self.sync_now()
+
+    # Crashes
+
+    def opened(self, disk: SimDisk, *, from_checkpoint: bool) -> Engine:
+        log = FileLog.open(disk, segment_bytes=self.settings.segment_bytes)
+        engine = Engine(log, clock=self.clock, settings=self.settings)
+        engine.recover(checkpoint.load(disk) if from_checkpoint else ())
+        return engine
+
+    def reopen(self, world: SimDisk, *, from_checkpoint: bool) -> None:
+        self.disk = world
+        self.engine = self.opened(world, from_checkpoint=from_checkpoint)
+        self.model.restart()
+        with self.step():
+            self.sync_now()
+
+    @rule(from_checkpoint=st.booleans())
+    def kill(self, from_checkpoint: bool) -> None:
+        """kill -9: what was written is there."""
+        self.notice_clock()
+        self.reopen(self.disk.kill(), from_checkpoint=from_checkpoint)
+
+    @rule(
+        mode=st.sampled_from(["lost", "torn", "reordered", "kept"]),
+        seed=st.integers(0, 1 << 32),
+        off_ms=st.sampled_from([0, 10, 3_000]),
+        from_checkpoint=st.booleans(),
+        again=st.booleans(),
+    )
+    def power_loss(self, mode: CrashMode, seed: int, off_ms: int, from_checkpoint: bool, again: bool) -> None:
+        """Power loss: what was synced is there, and of the rest some batches, from the oldest on."""
+        if self.clock.wall_ms() - self.now != self.engine.state.wall_offset_ms:
+            self.notice_clock()
+        synced_batch = self.engine.log.synced_batch
+        world = self.disk.crash(mode, seed=seed)
+        survived_batch = last_batch(world.kill(), self.settings.segment_bytes)
+        assert survived_batch >= synced_batch, "what was synced survives"
+        self.model = deepcopy([model for batch, model in self.kept if batch <= survived_batch][-1])
+        self.clock.reboot(off_ms=off_ms)
+        self.now += off_ms
+        self.ticked = self.now
+        if again:  # the power goes once more, while it recovers: nothing more is lost
+            self.opened(world, from_checkpoint=from_checkpoint)
+            world = world.crash("any", seed=seed)
+        self.reopen(world, from_checkpoint=from_checkpoint)
+
+    # Checkpoints and trimming
+
+    @rule()
+    def save_checkpoint(self) -> None:
+        with self.step():
+            self.engine.write()
+            position, payload = self.engine.log.position(), self.engine.checkpoint()
+            self.sync_now()
+            checkpoint.save(self.disk, position, payload)
+
+    @rule()
+    def remember_checkpoint(self) -> None:
+        """Keep a checkpoint aside: the log behind it must lead to the live state at any later time."""
+        self.engine.write()
+        self.remembered = [*self.remembered, (self.engine.log.position(), self.engine.checkpoint())][-CHECKPOINTS_KEPT:]
+
+    @precondition(lambda self: len(self.engine.log.segments()) > 1)
+    @rule(steps=st.integers(1, 8))
+    def trim(self, steps: int) -> None:
+        """Empty and drop old segments, whether or not it is due."""
+        with self.step():
+            for _ in range(steps):
+                if len(self.engine.log.segments()) > 1:
+                    trim_step(self.engine)
+
+    @rule()
+    def trim_what_is_due(self) -> None:
+        with self.step():
+            while trim_due(self.engine):
+                trim_step(self.engine)
+
+    # What must always hold
+
+    @invariant()
+    def replay_agrees(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        engine = self.engine
+        invariants(engine.state)
+        frames = list(engine.log.replay())
+        copied = load_checkpoint(dump_checkpoint(engine.state))
+        assert dumped(copied, engine.state.log_ms) == dumped(engine.state, engine.state.log_ms)
+        let_pass(copied, self.ticked)
+        invariants(copied)
+        expected = dumped(copied, self.ticked)
+        replayed = folded(State(), frames)
+        invariants(replayed)
+        let_pass(replayed, self.ticked)
+        assert dumped(replayed, self.ticked) == expected, "the log folds to the live state"
+        for position, payload in self.remembered:
+            if engine.log.contains(position):
+                resumed = folded(load_checkpoint(payload), list(engine.log.replay(position)))
+                let_pass(resumed, self.ticked)
+                assert dumped(resumed, self.ticked) == expected, "so does a checkpoint and the log behind it"
+        self.check(copied)
+
+    def check(self, state: State) -> None:
+        """Compare the model with a copy of the live state at the time of the last step."""
+
+
+def last_batch(disk: SimDisk, segment_bytes: int) -> int:
+    """The last batch that a recovery finds on this disk."""
+    log = FileLog.open(disk, segment_bytes=segment_bytes)
+    for _ in log.replay():
+        pass
+    return log.written_batch - 1  # the opening is a batch too
+
+
+def folded(state: State, frames: list[tuple[int, int, int, bytes]]) -> State:
+    for kind, _, location, body in frames:
+        fold(state, decode(kind, body), location)
+    return state
+
+
+def let_pass(state: State, now: int) -> None:
+    for topic in state.by_id.values():
+        state.pass_time(topic, now)
+
+
+def dumped(state: State, now: int) -> dict[str, bytes]:
+    """The canonical form of everything that is folded, but for where frames lie."""
+    topics = {name: dump_topic(topic, now_ms=now) for name, topic in sorted(state.topics.items())}
+    return {"": dump_state(state), **topics}

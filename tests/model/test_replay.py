@@ -1,0 +1,93 @@
+"""What the machines found once, kept as short stories: a log must fold to the live state whatever was trimmed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure import Record, Settings
+from tenure.broker import appends, leases, reads, topics
+from tenure.broker.engine import Engine
+from tenure.broker.trim import trim_step
+from tenure.core.invariants import invariants
+from tenure.core.state import State
+from tenure.log.memory import MemoryLog
+from tenure.testing import ManualClock
+from tests.model.machine import dumped, folded, let_pass
+
+SEGMENT_BYTES = 4096
+
+
+def open_engine(clock: ManualClock) -> Engine:
+    settings = Settings(segment_bytes=SEGMENT_BYTES, spare_segments=1, trim_step_bytes=512)
+    engine = Engine(MemoryLog(segment_bytes=SEGMENT_BYTES), clock=clock, settings=settings)
+    engine.recover()
+    return engine
+
+
+def open_queue(clock: ManualClock, **config: Any) -> Engine:
+    engine = open_engine(clock)
+    topics.put_topic(engine, "q", {"type": "queue", "lease_ms": 1_000, **config})
+    return engine
+
+
+def roll(engine: Engine, times: int = 1) -> None:
+    """Fill the log with something else until it has gone on to a new segment."""
+    wanted = len(engine.log.segments()) + times
+    while len(engine.log.segments()) < wanted:
+        appends.produce(engine, "filler", [b"." * 500])
+
+
+def drop_oldest(engine: Engine) -> None:
+    reads.delete_records(engine, "filler", before_seq=1 << 40)
+    oldest = engine.log.segments()[0].number
+    while engine.log.segments()[0].number == oldest:
+        trim_step(engine)
+
+
+def check_replay(engine: Engine) -> State:
+    """Fold the log anew and compare at the present time."""
+    now = engine.now()
+    engine.write()
+    invariants(engine.state)
+    replayed = folded(State(), list(engine.log.replay()))
+    let_pass(replayed, now)
+    let_pass(engine.state, now)
+    invariants(replayed)
+    assert dumped(replayed, now) == dumped(engine.state, now)
+    return replayed
+
+
+def test_a_topic_that_was_reconfigured_behind_its_base_is_not_a_new_one_once_the_base_is_trimmed():
+    engine = open_queue(ManualClock())
+    appends.produce(engine, "q", [b"1", b"2", b"3"])
+    roll(engine)
+    topics.put_topic(engine, "q", {"lease_ms": 500})
+    claim = leases.claim(engine, "q", node="n", max_count=2).reply
+    leases.ack(engine, "q", node="n", seqs=claim.seqs)
+    roll(engine)
+    drop_oldest(engine)
+    replayed = check_replay(engine)
+    assert replayed.topics["q"].count == 1
+    assert replayed.topics["q"].config.lease_ms == 500
+
+
+def test_leases_end_before_a_delete_of_their_jobs_in_a_replay_too():
+    clock = ManualClock()
+    engine = open_queue(clock)
+    appends.produce(engine, "q", [b"1", b"2"])
+    leases.claim(engine, "q", node="n", max_count=2)
+    clock.advance(2_000)
+    reads.delete_records(engine, "q", seqs=[1])
+    assert check_replay(engine).topics["q"].queue.expired == 2  # type: ignore[union-attr]
+
+
+def test_jobs_that_wait_for_the_wall_clock_come_due_in_a_replay_that_starts_at_a_rewritten_base():
+    clock = ManualClock()
+    engine = open_queue(clock)
+    clock.jump_wall(3_600_000)
+    appends.produce(engine, "q", [Record(data=b"1", deliver_at=clock.wall_ms() + 1_000)])
+    roll(engine)
+    drop_oldest(engine)
+    clock.advance(1_000)
+    assert leases.claim(engine, "q", node="n").reply.seqs == [1]
+    check_replay(engine)
