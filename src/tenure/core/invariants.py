@@ -53,7 +53,7 @@ def _check_topic(state: State, topic: Topic) -> None:
     floor, head, dead = topic.floor, topic.head_seq, topic.dead
     assert 1 <= floor <= head + 1, f"the floor {floor} lies outside 1..{head + 1}"
     if dead is not None:
-        assert floor < dead.min() and dead.max() <= head, "the dead reach outside what lies between floor and head"
+        assert floor < dead.min() <= dead.max() <= head, "the dead reach outside what lies between floor and head"
         assert len(dead) < head + 1 - floor, "everything is dead, but the floor has not followed"
     live = list(each(topic.live_runs(floor, head + 1)))
     assert topic.count == len(live), f"count is {topic.count}, {len(live)} seqs are alive"
@@ -61,7 +61,7 @@ def _check_topic(state: State, topic: Topic) -> None:
     assert live or floor == head + 1, f"nothing is alive, but the floor is {floor} and not {head + 1}"
     assert topic.bytes >= 0, "it weighs less than nothing"
     assert live or not topic.bytes, f"it is empty and weighs {topic.bytes}"
-    assert topic.evict_floor <= head + 1 and topic.trim_seq <= head, "a loss is marked above the head"
+    assert max(topic.evict_floor - 1, topic.trim_seq) <= head, "a loss is marked above the head"
     assert topic.durable_seq <= head, f"durable_seq {topic.durable_seq} lies above the head {head}"
     assert topic.config.type == ("log" if topic.queue is None else "queue"), "its type and its state disagree"
     _check_pieces(state, topic, live)
@@ -120,7 +120,7 @@ def _check_leases(queue: Queue) -> None:
             parts[id(part)] = part
             held = [seq for seq in each(part.runs) if queue.in_flight.get(seq) is part]
             assert part.left == len(held) > 0, f"lease {number:#x} counts {part.left} jobs and holds {held}"
-            assert part.number == number and part.node == first.node, f"parts of lease {number:#x} do not fit together"
+            assert (part.number, part.node) == (number, first.node), f"parts of lease {number:#x} do not fit together"
             assert part.queued <= part.deadline, f"lease {number:#x} is watched too late"
             watched = queue.watched.get(part.queued, ())
             assert any(lease is part for lease in watched), f"nothing watches for the end of lease {number:#x}"
