@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import TypeVar
 
@@ -89,15 +88,24 @@ async def test_fault_11_a_write_that_makes_no_progress_is_not_acknowledged() -> 
 
 async def fill(broker: Broker, size: int = 300) -> int:
     """Produce until there is no more room; give how many records are in."""
-    count = 0
+    before = broker.topic("q").head_seq
+    with pytest.raises(Overloaded) as full:
+        await produce_often(broker, size=size)
+    assert full.value.code == "disk_full"
+    return broker.topic("q").head_seq - before
+
+
+async def produce_often(broker: Broker, *, size: int) -> None:
     for _ in range(1000):
-        try:
-            await broker.produce("q", payloads(1, size=size))
-        except Overloaded as error:
-            assert error.code == "disk_full"
-            return count
-        count += 1
-    raise AssertionError("the disk never filled up")
+        await soon(broker.produce("q", payloads(1, size=size)))
+
+
+async def turn_over(broker: Broker) -> None:
+    """Produce, claim and ack for a while, so that segments come and go."""
+    for _ in range(200):
+        await soon(broker.produce("q", payloads(2, size=400)))
+        claim = await soon(broker.claim("q", node="w", max_count=2))
+        await soon(broker.ack("q", node="w", seqs=claim.seqs))
 
 
 async def test_fault_12_a_full_disk_is_a_clear_error_and_acks_and_reads_go_on() -> None:
@@ -204,8 +212,8 @@ async def test_fault_13_a_failed_sync_tells_all_who_wait_and_turns_the_broker_re
         await broker.produce("q", payloads(4))
         held = await broker.claim("q", node="w", max_count=2)
         breaking(disk)
-        waiting = [broker.ack("q", node="w", seqs=held.seqs[:1])]
-        answers = [asyncio.ensure_future(_await(answer)) for answer in waiting]
+        answers: list[asyncio.Future[object]] = []
+        answers.append(asyncio.ensure_future(_await(broker.ack("q", node="w", seqs=held.seqs[:1]))))
         for _ in range(3):
             try:
                 answers.append(asyncio.ensure_future(_await(broker.produce("q", payloads(1, size=size)))))
@@ -244,10 +252,7 @@ async def test_fault_13_a_drop_that_cannot_be_synced_is_told_to_those_who_wait()
 
         disk.unlink = failing  # type: ignore[method-assign]
         with pytest.raises((Indeterminate, Closed)):
-            for _ in range(200):
-                await soon(broker.produce("q", payloads(2, size=400)))
-                claim = await soon(broker.claim("q", node="w", max_count=2))
-                await soon(broker.ack("q", node="w", seqs=claim.seqs))
+            await turn_over(broker)
         assert broker.topic("q").head_seq > 0
     Session(disk.crash("lost"), Ledger(), ManualClock())
 
@@ -363,10 +368,13 @@ async def test_fault_15_a_slow_disk_pushes_back_and_memory_stays_bounded() -> No
         await broker.put_topic("q", QUEUE)
         disk.hold()
         answers = []
-        with pytest.raises(Overloaded):
-            for _ in range(1000):
-                answers.append(asyncio.ensure_future(_await(broker.produce("q", payloads(1, size=1000)))))
-                await asyncio.sleep(0)
+        while True:
+            try:
+                answer = broker.produce("q", payloads(1, size=1000))
+            except Overloaded:
+                break
+            answers.append(asyncio.ensure_future(_await(answer)))
+            await asyncio.sleep(0)
         await disk.syncing()
         assert 45 <= len(answers) <= 55
         assert not any(answer.done() for answer in answers), "acknowledged before it was durable"
@@ -381,10 +389,7 @@ async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_sync
     """A drop syncs too, at its own time: whoever waited for that batch must hear of it."""
     async with opened(SimDisk(1)) as broker:
         await broker.put_topic("q", QUEUE)
-        for _ in range(150):
-            await soon(broker.produce("q", payloads(2, size=400)))
-            claim = await soon(broker.claim("q", node="w", max_count=2))
-            await soon(broker.ack("q", node="w", seqs=claim.seqs))
+        await turn_over(broker)
 
 
 # Fault 17
@@ -471,11 +476,9 @@ async def test_fault_19_no_handles_left_sheds_the_load_and_keeps_the_log_whole()
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         disk.create = disk.open = refused  # type: ignore[method-assign]
-        produced = 0
         with pytest.raises(Overloaded):
-            for _ in range(100):
-                await soon(broker.produce("q", payloads(1, size=300)))
-                produced += 1
+            await produce_often(broker, size=300)
+        produced = broker.topic("q").head_seq
         claim = await soon(broker.claim("q", node="w"))
         assert (await soon(broker.ack("q", node="w", seqs=claim.seqs))).count == 1
         disk.create, disk.open = create, open_  # type: ignore[method-assign]

@@ -25,7 +25,6 @@ from tenure.core.snapshot import dump_state, dump_topic
 from tenure.core.state import State
 from tenure.errors import Overloaded
 from tenure.log import FileLog, checkpoint
-
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
@@ -166,7 +165,7 @@ def _trim_step(engine: Engine) -> bool:
 
 def picture(engine: Engine) -> list[bytes]:
     """Everything that is folded, as bytes, with time let pass up to now on every queue."""
-    return picture_of(engine.state, engine.state.log_ms)
+    return picture_of(engine.state, engine.now())
 
 
 def picture_of(state: State, now: int) -> list[bytes]:
@@ -187,7 +186,7 @@ def refold(engine: Engine) -> State:
 def check_fold(engine: Engine) -> None:
     """(e): the log folded again equals the live state."""
     state = refold(engine)
-    assert picture_of(state, engine.state.log_ms) == picture(engine), "the log folds to another state"
+    assert picture_of(state, engine.now()) == picture(engine), "the log folds to another state"
 
 
 def check_leases(log_events: Iterable[events.Event]) -> None:
@@ -269,6 +268,7 @@ def drain(engine: Engine, clock: ManualClock) -> Counter[bytes]:
             assert not leases.ack(engine, name, node="drain", seqs=claim.seqs).reply.skipped
             engine.sync()
         assert not topic.count, f"{topic.count} jobs of {name} are neither claimable nor acked"
+    engine.sync()
     for name, topic in sorted(engine.state.topics.items()):
         if topic.queue is None:
             found.update(records(engine, name))
