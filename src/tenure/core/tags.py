@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain, filterfalse, repeat
-from struct import Struct
+from itertools import chain, filterfalse
 from typing import Final, Self
 
 import msgspec
@@ -113,31 +111,30 @@ class TagIndex:
         """Return the live entries; indexes with the same live entries give the same bytes."""
         for at in reversed(range(len(self._chunks))):
             self._purge(at)
-        counts = Counter(chain.from_iterable(chunk.tags for chunk in self._chunks))
-        seqs = b"".join(Struct(f"<{len(chunk.seqs)}Q").pack(*chunk.seqs) for chunk in self._chunks)
-        return msgspec.msgpack.encode((list(counts), list(counts.values()), seqs))
+        sizes = array("I", map(len, chain.from_iterable(chunk.tags for chunk in self._chunks)))
+        tags = b"".join(chain.from_iterable(chunk.tags for chunk in self._chunks))
+        seqs = b"".join(chunk.seqs.tobytes() for chunk in self._chunks)
+        return msgspec.msgpack.encode((sizes.tobytes(), tags, seqs))
 
     @classmethod
     def load(cls, dumped: bytes, is_dead: Callable[[int], bool]) -> Self:
         """Return the index that ``dump`` wrote; raises Corrupt if it cannot have written this."""
+        sizes, seqs = array("I"), array("Q")
         try:
-            tags, counts, packed = msgspec.msgpack.decode(dumped, type=tuple[list[bytes], list[int], bytes])
-        except msgspec.MsgspecError as error:
+            packed_sizes, tags, packed_seqs = msgspec.msgpack.decode(dumped, type=tuple[bytes, bytes, bytes])
+            sizes.frombytes(packed_sizes)
+            seqs.frombytes(packed_seqs)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt(f"a tag index cannot be read: {error}") from error
-        total = sum(counts)
-        if len(tags) != len(counts) or total * 8 != len(packed) or min(counts, default=1) < 1:
-            raise Corrupt(
-                f"a tag index does not add up: {len(tags)} tags, {total} entries, {len(packed)} bytes of seqs"
-            )
+        if len(sizes) != len(seqs) or sum(sizes) != len(tags):
+            raise Corrupt(f"a tag index does not add up: {len(sizes)} tags of {len(tags)} bytes, {len(seqs)} seqs")
         index = cls(is_dead)
-        every_tag = list(chain.from_iterable(map(repeat, tags, counts)))
+        every_tag = list(_split(tags, sizes))
         step = _CHUNK_ENTRIES_MAX * 3 // 4
-        for at in range(0, total, step):
-            tags_here = every_tag[at : at + step]
-            seqs_here = Struct(f"<{len(tags_here)}Q").unpack_from(packed, at * 8)
-            index._chunks.append(_Chunk(tags_here, array("Q", seqs_here)))
+        for at in range(0, len(seqs), step):
+            index._chunks.append(_Chunk(every_tag[at : at + step], seqs[at : at + step]))
         index._lasts = [chunk.tags[-1] for chunk in index._chunks]
-        index._count = total
+        index._count = len(seqs)
         return index
 
     def _between(self, low: bytes, high: bytes) -> Iterator[array[int]]:
@@ -206,3 +203,14 @@ class TagIndex:
         else:
             del self._chunks[at], self._lasts[at]
             self._hand -= at < self._hand
+
+
+def _split(tags: bytes, sizes: array[int]) -> Iterator[bytes]:
+    """Cut the tags apart again; equal neighbours share one object."""
+    start, last = 0, b""
+    for size in sizes:
+        tag = tags[start : start + size]
+        start += size
+        if tag != last:
+            last = tag
+        yield last
