@@ -38,7 +38,7 @@ def run() -> int:
 async def _tour(console: Console, directory: Path) -> None:
     _title(console, "1. A worker is killed")
     console.print(
-        "Another process opens a queue of class fsync, then produces, claims and acks, on and on.\n"
+        "Another process opens a queue of class fsync, then produces, claims and acks, on and on. "
         "It tells us each answer it gets:\n"
     )
     await kill_and_recover(console, directory)

@@ -136,7 +136,7 @@ async def _check_leases(console: Console, broker: Broker, story: Story) -> None:
     if leases:
         expect({lease["node"] for lease in leases} == {NODE}, "the leases are the dead worker's")
         console.print(
-            f"{count(len(still), 'job')} still leased to the dead {NODE}: leases are in the log too. Nobody else gets\n"
+            f"{count(len(still), 'job')} still leased to the dead {NODE}: leases are in the log too. Nobody else gets "
             "them until the lease runs out, because a slow worker looks just like a dead one. Wait for that:\n"
         )
     found: dict[int, int] = {}
