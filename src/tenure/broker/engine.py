@@ -197,7 +197,9 @@ class Engine:
         """Let time reach ``now`` on a topic, and tell what ran out."""
         queue = topic.queue
         if queue is not None and now >= queue.next_at:
+            expired = queue.expired
             self.state.pass_time(topic, now)
+            self.metrics.expired += queue.expired - expired
             self.touched.add(topic)
 
     # Durability

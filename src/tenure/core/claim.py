@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tenure.core.queue import Queue
-from tenure.core.ranges import first_absent, to_runs
+from tenure.core.ranges import each, first_absent, to_runs
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded
 
@@ -36,7 +36,7 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
     Raises Overloaded where a cap of the queue forbids handing out any.
     """
     config = topic.config
-    if not (queue.reclaim or config.max_in_flight or config.max_ack_holes):
+    if not (queue.reclaim or config.max_in_flight or config.max_ack_holes or queue.seasoned_max >= queue.cursor):
         return _fresh(topic, queue, max_count), []
     if config.max_in_flight:
         max_count = min(max_count, _room_in_flight(queue, config.max_in_flight))
@@ -48,7 +48,14 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
             if not seqs and not poisoned:
                 _refuse_fresh(topic, queue)
             return runs, poisoned
-        runs += _fresh(topic, queue, wanted)
+        fresh = _fresh(topic, queue, wanted)
+        if queue.seasoned_max >= queue.cursor:
+            fresh, spent = _sort_out(topic, queue, fresh)
+            poisoned += spent
+        if runs and fresh and runs[-2] + runs[-1] == fresh[0]:
+            runs[-1] += fresh.pop(1)
+            del fresh[0]
+        runs += fresh
     return runs, poisoned
 
 
@@ -76,9 +83,8 @@ def _refuse_fresh(topic: Topic, queue: Queue) -> None:
 
 
 def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[int]]:
-    limit = topic.config.max_deliveries
-    strategy, dead_letter = topic.config.dlq_strategy, topic.config.dead_letter
-    if not limit or (strategy == "skip" and dead_letter is None):
+    limit = _deliveries_max(topic)
+    if not limit:
         return list(islice(queue.reclaim, wanted)), []
     seqs: list[int] = []
     poisoned: list[int] = []
@@ -90,6 +96,21 @@ def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[
         if len(seqs) == wanted or len(poisoned) == LETTERS_MAX:
             break
     return seqs, poisoned
+
+
+def _deliveries_max(topic: Topic) -> int:
+    """How often a job may be delivered before it is dead-lettered; 0 where it never is."""
+    config = topic.config
+    return 0 if config.dlq_strategy == "skip" and config.dead_letter is None else config.max_deliveries
+
+
+def _sort_out(topic: Topic, queue: Queue, runs: list[int]) -> tuple[list[int], list[int]]:
+    """Fresh jobs among which some have a past in another queue: those to lease, and those that were delivered often
+    enough there. The lease ends before the first of these, because the cursor must not pass over it.
+    """
+    limit, counts = _deliveries_max(topic), queue.deliveries
+    spent = [seq for seq in each(runs) if seq in counts and counts[seq] >= limit] if limit else []
+    return to_runs(seq for seq in each(runs) if seq < spent[0]) if spent else runs, spent
 
 
 def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
