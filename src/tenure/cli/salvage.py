@@ -12,6 +12,7 @@ from tenure.cli.inspect import open_disk, replay
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.screen import Payload, Shown, count, escape, size, table
 from tenure.core.events import KINDS, TopicCarried, TopicPut, decode
+from tenure.core.invariants import invariants
 from tenure.core.snapshot import load_topic
 from tenure.errors import Conflict, TenureError
 from tenure.log.disk import Disk, PosixDisk
@@ -42,7 +43,7 @@ def verified(directory: Path) -> Shown:
 
 
 def salvaged(directory: Path, into: Path) -> Shown:
-    """Save what is whole; the new directory is then read back as a broker would."""
+    """Save what is whole; the new directory is then read back as a broker would, and its state checked."""
     source = open_disk(directory)
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise Conflict(f"{into} is not empty: name a new directory to salvage into", path=str(into))
@@ -57,7 +58,7 @@ def salvaged(directory: Path, into: Path) -> Shown:
     payload["into"] = str(into)
     payload["opens"], payload["opens_error"] = True, None
     try:
-        replay(PosixDisk(into, create=False))
+        invariants(replay(PosixDisk(into, create=False)).state)
     except (TenureError, AssertionError, LookupError) as error:
         about = error.message if isinstance(error, TenureError) else f"{type(error).__name__}: {error}"
         payload["opens"], payload["opens_error"], code = False, about, PROBLEM
@@ -126,7 +127,11 @@ def show(console: Console, payload: Payload) -> None:
         if payload["opens"]:
             console.print(f"the new directory reads back whole: open it in place of {escape(payload['directory'])}")
         else:
-            console.print(f"but a broker cannot open the new directory: {escape(payload['opens_error'])}")
+            why = escape(payload["opens_error"])
+            console.print(f"but what was saved does not fold to a sound state without what was given up: {why}")
+            console.print(
+                "do not open it for work: restore the damaged segment from a copy, or ask the producers again"
+            )
 
 
 def _row(problem: dict[str, Any]) -> tuple[str, str, str, str, str]:

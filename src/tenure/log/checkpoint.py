@@ -24,6 +24,7 @@ FORMAT = 1
 _MAGIC = b"TENURCKP"
 _SPARE = f"{CHECKPOINTS}/new.tmp"
 _KEPT_COUNT = 2
+_PIECE_BYTES = 1 << 16
 _FRONT = Struct("<8sII")
 _BODY = Struct("<QQQQQQQ")
 _NAME = re.compile(r"(\d{20})\.checkpoint")
@@ -36,9 +37,9 @@ def save(disk: Disk, position: Position, payload: bytes) -> None:
     did not read back; the checkpoints before it are still there then.
     """
     body = _BODY.pack(*position, len(payload))
-    data = b"".join((_FRONT.pack(_MAGIC, FORMAT, crc32c(payload, crc32c(body))), body, payload))
+    head = _FRONT.pack(_MAGIC, FORMAT, crc32c(payload, crc32c(body))) + body
     try:
-        _store(disk, data)
+        _store(disk, head, payload)
         disk.rename(_SPARE, _name(position.batch))
         disk.sync_dir(CHECKPOINTS)
         _forget_others(disk, position.batch)
@@ -68,16 +69,31 @@ def exists(disk: Disk) -> bool:
     return bool(_batches(disk))
 
 
-def _store(disk: Disk, data: bytes) -> None:
+def _store(disk: Disk, head: bytes, payload: bytes) -> None:
+    """Write and read back in pieces: the state may be large, and there should not be four copies of it."""
     disk.mkdir(CHECKPOINTS)
     disk.sync_dir("")
     file = disk.create(_SPARE)
     try:
-        write_whole(disk, file, data, offset=0)
+        write_whole(disk, file, head, offset=0)
+        for start in range(0, len(payload), _PIECE_BYTES):
+            write_whole(disk, file, payload[start : start + _PIECE_BYTES], offset=len(head) + start)
         disk.sync(file)
     finally:
         disk.close(file)
-    if _read(disk, _SPARE) != data:
+    _read_back(disk, head, payload)
+
+
+def _read_back(disk: Disk, head: bytes, payload: bytes) -> None:
+    file = disk.open(_SPARE)
+    try:
+        same = disk.size(file) == len(head) + len(payload) and disk.pread(file, len(head), 0) == head
+        for start in range(0, len(payload), _PIECE_BYTES):
+            piece = payload[start : start + _PIECE_BYTES]
+            same = same and disk.pread(file, len(piece), len(head) + start) == piece
+    finally:
+        disk.close(file)
+    if not same:
         raise Corrupt("the checkpoint does not read back as it was written", file=_SPARE)
 
 
