@@ -1,0 +1,60 @@
+"""Totals: what the broker counts of its own doing."""
+
+from __future__ import annotations
+
+from tenure import Broker, Record
+from tenure.broker.metrics import Histogram
+from tenure.testing.clock import ManualClock
+from tests.broker.support import make_queue, turn
+
+
+async def test_every_doing_is_counted(broker: Broker, clock: ManualClock) -> None:
+    await make_queue(broker, jobs=10, dead_letter="dead")
+    await broker.put_router("r", source="q", dest="copy")
+    await broker.produce("q", [Record(data=b"11", tag="t")])
+    await broker.claim("q", node="w", max_count=6, lease_ms=1000)
+    await broker.extend("q", node="w", seqs=[1, 2], lease_ms=5000)
+    await broker.ack("q", node="w", seqs=[1, 99])
+    await broker.nack("q", node="w", seqs=[2, 3])
+    await broker.nack("q", node="w", seqs=[4], dead=True)
+    clock.advance(1001)
+    broker.topic("q")
+    await broker.redrive("dead")
+    await broker.delete_records("q", seqs=[5])
+    await broker.put_topic("copy", {"cap_records": 1})
+    await turn()
+    counted = broker.metrics.as_dict()
+    syncs = counted.pop("syncs")
+    assert counted == {
+        "produced": 11,
+        "claimed": 6,
+        "extended": 2,
+        "acked": 1,
+        "nacked": 3,
+        "dead_lettered": 1,
+        "expired": 2,
+        "redriven": 1,
+        "deleted": 1,
+        "forwarded": 2,
+        "evicted": 1,
+    }
+    assert syncs == broker.metrics.sync_ms.count > 0
+
+
+async def test_repeats_and_skipped_seqs_count_nothing(broker: Broker) -> None:
+    await make_queue(broker, jobs=1)
+    await broker.claim("q", node="w", claim_id="c")
+    before = broker.metrics.as_dict() | {"syncs": 0}
+    await broker.claim("q", node="w", claim_id="c")
+    await broker.ack("q", node="v", seqs=[1])
+    await broker.nack("q", node="v", seqs=[1], dead=True)
+    await broker.extend("q", node="v", seqs=[1], lease_ms=1000)
+    await broker.delete_records("q", seqs=[5])
+    assert broker.metrics.as_dict() | {"syncs": 0} == before
+
+
+def test_a_histogram_puts_a_value_at_its_upper_bound() -> None:
+    histogram = Histogram((1, 10))
+    for value in (0, 1, 1.5, 10, 11):
+        histogram.observe(value)
+    assert (histogram.counts, histogram.count, histogram.total) == ([2, 2, 1], 5, 23.5)
