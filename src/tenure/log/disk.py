@@ -99,12 +99,14 @@ class PosixDisk:
         self._root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         found = os.fstat(self._root)
         self._identity = (found.st_dev, found.st_ino)
+        self._directories: dict[str, int] = {}
         self._lock: int | None = None
 
     def __del__(self) -> None:
         if hasattr(self, "_lock"):
             self.unlock()
-            os.close(self._root)
+            for file in (self._root, *self._directories.values()):
+                os.close(file)
 
     def lock(self) -> None:
         file = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._root)
@@ -192,11 +194,20 @@ class PosixDisk:
         os.unlink(name, dir_fd=self._root)
 
     def sync_dir(self, name: str) -> None:
-        directory = os.open(name or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._root)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        os.fsync(self._directory(name) if name else self._root)
+
+    def _directory(self, name: str) -> int:
+        """Give a handle on a directory. It stays open, so that a segment that could be created can be published too
+        where handles have run out (fault 19).
+        """
+        kept = self._directories.get(name)
+        if kept is not None and os.path.samestat(os.fstat(kept), os.stat(name, dir_fd=self._root)):
+            return kept
+        found = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._root)
+        if kept is not None:
+            os.close(kept)
+        self._directories[name] = found
+        return found
 
     def free_bytes(self) -> int:
         found = os.fstatvfs(self._root)
