@@ -167,7 +167,9 @@ async def memory(home: Path, kind: str) -> dict[str, float]:
 
 
 async def _settled_bytes() -> int:
-    """Memory once a checkpoint that may be under way is written, and free heap that the C library keeps is given back."""
+    """Memory once a checkpoint that may be under way is written, and free heap that the C library keeps is given
+    back.
+    """
     await asyncio.sleep(2)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -243,7 +245,9 @@ asyncio.run(main())
 
 def restart_seconds(home: Path) -> float:
     """Seconds from starting a process until it has a million jobs ready."""
-    return best_of(3, lambda: subprocess.run([sys.executable, "-c", _OPEN, str(home)], check=True, stdout=subprocess.DEVNULL))
+    return best_of(
+        3, lambda: subprocess.run([sys.executable, "-c", _OPEN, str(home)], check=True, stdout=subprocess.DEVNULL)
+    )
 
 
 # Putting it together
@@ -283,7 +287,9 @@ def restarts() -> list[Row]:
             rows.append((f"restart from a checkpoint, batches of {size}", f"{cached:.2f} s", "≤ 1.0 s", cached <= 1.0))
             shutil.rmtree(data / "checkpoints")
             bare = restart_without_checkpoint(data)
-            rows.append((f"restart from the bare log, batches of {size}", f"{bare:.2f} s", f"≤ {bar:.0f} s", bare <= bar))
+            rows.append(
+                (f"restart from the bare log, batches of {size}", f"{bare:.2f} s", f"≤ {bar:.0f} s", bare <= bar)
+            )
     return rows
 
 
@@ -302,7 +308,10 @@ def main() -> None:
     rows.append(("durable append against writev + fdatasync", measured, "≥ 0.5", append["ratio"] >= 0.5))
     lives = run_part("life")
     turns = lives["calibration"]
-    for what, key, bar in (("a job's life in batches of 1,000", "many", 500_000), ("a job's life one by one", "one", 150_000)):
+    for what, key, bar in (
+        ("a job's life in batches of 1,000", "many", 500_000),
+        ("a job's life one by one", "one", 150_000),
+    ):
         measured = f"{lives[key]:,.0f}/s ({turns / lives[key]:.0f} loop turns)"
         rows.append((what, measured, f"≥ {bar:,}/s", lives[key] >= bar))
     rows += [

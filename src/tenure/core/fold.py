@@ -37,7 +37,7 @@ from tenure.core.events import (
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
 from tenure.core.piece import Piece, replace_frames
-from tenure.core.queue import Delivery, Lease, Queue
+from tenure.core.queue import IDLE, Delivery, Lease, Queue
 from tenure.core.ranges import count, each
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.router import Router
@@ -92,7 +92,7 @@ def _topic_put(state: State, event: TopicPut, location: int) -> None:
         topic.created_ms = event.at
         topic.base = location >> 32
         if event.config.type == "queue":
-            topic.queue = Queue()
+            topic.queue = IDLE
         state.add_topic(topic)
         return
     known = state.by_id.get(event.topic)
@@ -122,6 +122,8 @@ def _appended(state: State, event: Appended, location: int) -> None:
     piece.times.append(event.at)
     if topic is None:
         return
+    if topic.queue is IDLE:
+        topic.queue = Queue()
     topic.head_seq = event.first_seq + event.count - 1
     topic.count += event.count
     topic.bytes += size

@@ -18,7 +18,7 @@ from tenure.core.backoff import delay_ms
 from tenure.core.config import Backoff
 from tenure.core.ranges import each, to_runs
 
-__all__ = ["DELIVERIES_KEPT", "HISTORIES_KEPT", "NEVER", "Delivery", "Ended", "Lease", "Queue"]
+__all__ = ["DELIVERIES_KEPT", "HISTORIES_KEPT", "IDLE", "NEVER", "Delivery", "Ended", "Lease", "Queue"]
 
 NEVER: Final = 1 << 62
 HISTORIES_KEPT: Final = 10_000
@@ -348,6 +348,13 @@ class Queue:
         if ended is not None:
             ended.append(Ended(lease.number, lease.node, lease.deadline, to_runs(seqs)))
         return min(seqs)
+
+
+IDLE: Final = Queue()
+"""What every queue that never held a job has in common.
+
+Nothing changes it: the first append gives its topic one of its own.
+"""
 
 
 def _number(lease: Lease) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from tenure.core.config import TopicConfig, shared
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
 from tenure.core.piece import Piece
-from tenure.core.queue import Delivery, Lease, Queue
+from tenure.core.queue import IDLE, Delivery, Lease, Queue
 from tenure.core.ranges import count, each, to_runs
 from tenure.core.router import Router
 from tenure.core.state import State
@@ -213,7 +213,8 @@ def _topic_from(snapshot: TopicSnapshot) -> Topic:
     topic.evict_from = snapshot.floor
     topic.last_write_ms = snapshot.last_write_ms
     topic.dead = BitMap64.deserialize(snapshot.dead) if snapshot.dead else None
-    topic.queue = _queue_from(snapshot.queue) if snapshot.queue is not None else None
+    if snapshot.queue is not None:
+        topic.queue = _queue_from(snapshot.queue) if snapshot.head_seq else IDLE
     topic.keys = KeyWindow.load(snapshot.keys) if snapshot.keys is not None else None
     topic.marks = ClientMarks.load(snapshot.marks) if snapshot.marks is not None else None
     topic.tags = TagIndex.load(snapshot.tags, topic.is_dead) if snapshot.tags is not None else None
