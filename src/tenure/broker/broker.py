@@ -33,8 +33,10 @@ from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.upkeep import Upkeep
 from tenure.broker.waiting import Asked, Reading, Waiting
 from tenure.clock import Clock, SystemClock
+from tenure.core.names import shown
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router
+from tenure.errors import Invalid
 from tenure.log import checkpoint
 from tenure.log.disk import Disk, PosixDisk
 from tenure.log.home import Log
@@ -69,7 +71,7 @@ class Broker:
         """Open a data directory (or a disk, or a log; None keeps everything in memory) and recover what it holds.
 
         Raises Conflict where another process has it open, Corrupt where the log is damaged, Closed where it cannot be
-        written.
+        written, Invalid where it is none of these.
         """
         settings = settings or Settings()
         disk, log = _home(home, settings)
@@ -160,7 +162,13 @@ class Broker:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         self._pump.check_open()
         found = self._state.find(topic)
-        if wait_ms or found is None or found.config.claim_jitter_ms or self._pump.coordinator.waiting:
+        if (
+            wait_ms
+            or type(wait_ms) is not int
+            or found is None
+            or found.config.claim_jitter_ms
+            or self._pump.coordinator.waiting
+        ):
             asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
             return self._claim_in_turn(topic, asked, wait_ms=self._pump.clamp_wait(wait_ms))
         answer = leases.claim(self._engine, topic, node, max_count, lease_ms, claim_id, auto_ack)
@@ -392,5 +400,12 @@ def _home(home: str | Path | Disk | FileLog | MemoryLog | None, settings: Settin
         return None, MemoryLog(segment_bytes=settings.segment_bytes)
     if isinstance(home, (FileLog, MemoryLog)):
         return None, home
-    disk = PosixDisk(home) if isinstance(home, (str, Path)) else home
+    if isinstance(home, (str, Path)):
+        if not str(home) or "\0" in str(home):
+            raise Invalid(f"a data directory needs a path; got {shown(str(home))}")
+        disk: Disk = PosixDisk(home)
+    elif callable(getattr(home, "pread", None)):
+        disk = home
+    else:
+        raise Invalid(f"a home is a path, a disk, a log or None; got {shown(home)}")
     return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)
