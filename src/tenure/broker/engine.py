@@ -87,9 +87,13 @@ class Engine:
         """
         after: Position | None = None
         for position, payload in checkpoints:
-            if self.log.contains(position):
+            if not self.log.contains(position):
+                continue
+            try:
                 self.state, after = load_checkpoint(payload), position
                 break
+            except (Corrupt, msgspec.MsgspecError):  # only a cache: an older one, or the log itself, will do
+                continue
         state = self.state
         for kind, _, location, body in self.log.replay(after):
             fold(state, decode(kind, body), location)

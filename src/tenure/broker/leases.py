@@ -210,15 +210,15 @@ def nack(
     if reason is not None:
         check_reason(reason, bytes_max=engine.settings.reason_bytes_max)
     check_flag(dead, "dead")
-    topic, queue, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
-    batch, level, done = 0, Level.NOW, len(set(holding.held))
-    if holding.held and dead:
-        batch, level = dead_letter(engine, topic, holding.held, reason=reason or "rejected", now=now)
-    elif holding.held:
-        batch = _release(engine, topic, queue, holding.held, node=node, now=now, delay_ms=delay_ms, reason=reason)
+    topic, queue, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
+    batch, level, done = 0, Level.NOW, len(set(held))
+    if held and dead:
+        batch, level = dead_letter(engine, topic, held, reason=reason or "rejected", now=now)
+    elif held:
+        batch = _release(engine, topic, queue, held, node=node, now=now, delay_ms=delay_ms, reason=reason)
         level = _lease_level(topic)
     engine.metrics.nacked += done
-    reply = Settled(name, done, holding.skipped, ready_count(topic, queue), len(queue.in_flight))
+    reply = Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
     return Answer(reply, batch, level, engine.gate)
 
 
@@ -277,15 +277,15 @@ def extend(
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     lease_ms = clamp_lease(lease_ms)
-    topic, _, now, holding = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
+    topic, _, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
     batch, level, deadline = 0, Level.NOW, now + lease_ms
-    runs = to_runs(holding.held)
+    runs = to_runs(held)
     if runs:
         batch = engine.commit(Extended(now, topic.id, runs, deadline, node), topic.id, urgent=True)
         engine.metrics.extended += sum(runs[1::2])
         level = _lease_level(topic)
     shown = deadline + engine.state.wall_offset_ms
-    return Answer(Extension(name, dict.fromkeys(each(runs), shown), holding.skipped), batch, level, engine.gate)
+    return Answer(Extension(name, dict.fromkeys(each(runs), shown), skipped), batch, level, engine.gate)
 
 
 def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> Claim:

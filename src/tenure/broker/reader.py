@@ -146,9 +146,10 @@ class Reader:
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         """The records of live seqs, ascending."""
         if len(runs) == 2 and runs[1] == 1:
-            at, index = find(topic.pieces, runs[0])
-            piece = topic.pieces[at]
-            return self._record(piece.segment << 32 | piece.offsets[index], runs[0])
+            seq, pieces = runs[0], topic.pieces
+            at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+            piece = pieces[at]
+            return self._record(piece.segment << 32 | piece.offsets[index], seq)
         found: list[Stored] = []
         for lo, n in zip(runs[::2], runs[1::2], strict=True):
             for _, location, _, _ in spots(topic.pieces, lo, lo + n):

@@ -11,6 +11,7 @@ from tenure.errors import Overloaded
 
 __all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "ready_count"]
 
+_NONE: list[int] = []
 LETTERS_MAX = 1_000
 """How many jobs one pass dead-letters at most."""
 
@@ -114,9 +115,10 @@ def _sort_out(topic: Topic, queue: Queue, runs: list[int]) -> tuple[list[int], l
 
 
 def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
-    lo, last = queue.cursor, topic.visible_seq
-    if topic.floor > lo:
-        lo = topic.floor
+    lo, floor = queue.cursor, topic.floor
+    last = topic.durable_seq if topic.config.durability == "fsync" else topic.head_seq
+    if floor > lo:
+        lo = floor
     if last < lo:
         return []
     if topic.dead or queue.delayed or queue.parked:

@@ -256,8 +256,8 @@ def _acked(state: State, event: Acked, location: int) -> None:
             lease.left -= 1
             if not lease.left:
                 queue.end(lease)
-        topic.bury(lo, lo + n)
         topic.count -= n
+        topic.bury(lo, lo + n)
     if queue.deliveries or queue.uniques_by_seq or queue.histories:
         for seq in each(runs):
             queue.forget_stories(seq)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tenure.core.names import shown
 from tenure.core.queue import Lease, Queue
@@ -15,11 +14,8 @@ __all__ = ["Holding", "lease_id", "parse_lease_id", "sift"]
 _PREFIX = "lease_"
 
 
-class Holding(NamedTuple):
-    """``held`` seqs are the caller's under a live lease; ``skipped`` are not."""
-
-    held: list[int]
-    skipped: list[int]
+Holding = tuple[list[int], list[int]]
+"""The seqs that are the caller's under a live lease, and those that are not."""
 
 
 def lease_id(number: int) -> str:
@@ -58,14 +54,14 @@ def sift(
     if seqs is None:
         assert number is not None, "the caller gives seqs or a lease"
         first = queue.leases.get(number)
-        return Holding(queue.held(number), []) if first is not None and first.node == node else Holding([], [])
+        return (queue.held(number), []) if first is not None and first.node == node else ([], [])
     if lease_ids is None and number is None:
         holding = _by_node(queue, node, seqs)
     else:
         fences = [number] * len(seqs) if lease_ids is None else _fences(lease_ids, len(seqs), number)
         holding = _by_lease(queue, node, seqs, fences)
     if strict:
-        _check_strict(topic, holding.skipped)
+        _check_strict(topic, holding[1])
     return holding
 
 
@@ -73,18 +69,18 @@ def _by_node(queue: Queue, node: str, seqs: Sequence[int]) -> Holding:
     in_flight = queue.in_flight
     if len(seqs) == 1:
         lease = in_flight.get(seqs[0])
-        return Holding(list(seqs), []) if lease is not None and lease.node == node else Holding([], [seqs[0]])
+        return (list(seqs), []) if lease is not None and lease.node == node else ([], [seqs[0]])
     holders: set[Lease | None] = set(map(in_flight.get, seqs))
     if len(holders) == 1:  # the usual case: one worker settles one claim
         (holder,) = holders
         if holder is not None and holder.node == node:
-            return Holding(list(seqs), [])
+            return (list(seqs), [])
     held: list[int] = []
     skipped: list[int] = []
     for seq in seqs:
         lease = in_flight.get(seq)
         (held if lease is not None and lease.node == node else skipped).append(seq)
-    return Holding(held, skipped)
+    return (held, skipped)
 
 
 def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int | None]) -> Holding:
@@ -94,7 +90,7 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
         lease = queue.in_flight.get(seq)
         mine = lease is not None and lease.node == node and lease.number == fence
         (held if mine else skipped).append(seq)
-    return Holding(held, skipped)
+    return (held, skipped)
 
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
