@@ -12,7 +12,7 @@ from tenure.core.invariants import invariants
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing import ManualClock
-from tests.model.machine import dumped, folded, let_pass
+from tests.model.machine import assert_same, dumped, folded, let_pass
 
 SEGMENT_BYTES = 4096
 
@@ -53,7 +53,7 @@ def check_replay(engine: Engine) -> State:
     let_pass(replayed, now)
     let_pass(engine.state, now)
     invariants(replayed)
-    assert dumped(replayed, now) == dumped(engine.state, now)
+    assert_same(dumped(replayed, now), dumped(engine.state, now))
     return replayed
 
 

@@ -66,6 +66,8 @@ def produce(
     if engine.crowded:
         check_broker_room(engine, size)
     if settings.discard == "reject":
+        if topic is not None:
+            evict_over_ttl(engine, topic, now)  # else what has passed its time would hold the place of new records
         check_topic_room(topic, settings, records=packed.count, size=size)
     ts = now + state.wall_offset_ms
     topic_id = topic.id if topic is not None else state.next_topic_id

@@ -28,6 +28,7 @@ def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
 
 def _evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
     config = topic.config
+    engine.pass_time(topic, now)  # a lease that has run out protects nothing
     while True:
         records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
         size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0
@@ -50,6 +51,7 @@ def evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
     ttl_ms = topic.config.ttl_ms
     if not ttl_ms or not topic.count:
         return
+    engine.pass_time(topic, now)
     end = _older_than(topic, now - ttl_ms)
     while topic.evict_from < end:
         start = topic.evict_from

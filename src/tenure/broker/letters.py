@@ -185,6 +185,8 @@ def _send_back(
         if letter.seq in held or not wanted.takes(letter.seq, letter.tag, origin.reason):
             continue
         target = to or origin.topic
+        if target == topic.name:
+            continue  # back at work here already
         try:
             batch, target_level = _move(engine, topic, letter, target, origin=origin, now=now, reset=reset)
         except (NotFound, Overloaded):
@@ -262,4 +264,5 @@ def _move(
     size = engine.reader.weigh(topic, [letter.seq, 1])
     removed = Redriven(now, topic.id, [letter.seq, 1], size, reset, target.id, seq)
     batch = engine.commit_all((appended, target.id), (removed, topic.id), urgent=True)
+    evict_over_cap(engine, target, now)
     return batch, LEVELS[target.config.durability]

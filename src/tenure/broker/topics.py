@@ -129,9 +129,11 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer
     topic = engine.state.topics.get(name)
     if topic is None:
         return Answer((False, []), 0, Level.NOW, engine.gate)
-    if if_empty and topic.count:
-        raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
     now = engine.now()
+    if if_empty:
+        evict_over_ttl(engine, topic, now)
+        if topic.count:
+            raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
     removed = sorted(r.name for r in engine.state.routers.values() if name in (r.source, r.dest))
     events: list[tuple[Event, int]] = [(RouterDeleted(now, router), 0) for router in removed]
     batch = engine.commit_all(*events, (TopicDeleted(now, topic.id), topic.id), urgent=True)

@@ -97,7 +97,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         alive = _alive(topic, piece, index)
         if alive:
             frame = engine.reader.frame(spot[1])
-            if taken and not _fits(topic, taken[-1], spot, frame):
+            if taken and not _fits(topic, taken[0], spot, frame):
                 break
             taken.append((spot, frame, alive))
             size += spot[2]
@@ -122,10 +122,16 @@ def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
     return topic.live_runs(piece.firsts[index], end)
 
 
-def _fits(topic: Topic, last: tuple[Spot, Frame, list[int]], spot: Spot, frame: Frame) -> bool:
-    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age."""
-    spread_ms = max(_SPREAD_MS, topic.config.ttl_ms // 100)
-    return last[1].plain == frame.plain and (not topic.config.ttl_ms or spot[3] - last[0][3] <= spread_ms)
+def _fits(topic: Topic, first: tuple[Spot, Frame, list[int]], spot: Spot, frame: Frame) -> bool:
+    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age.
+
+    A frame has the age of its youngest record, so all of it goes that much later than its oldest should. That one is
+    what counts: from neighbour to neighbour, and from turn to turn of the log, the difference would add up.
+    """
+    if first[1].plain != frame.plain:
+        return False
+    oldest_ms = first[0][3] if first[1].ats is None else first[1].ats[0]
+    return not topic.config.ttl_ms or spot[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
 
 
 def _carried(engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[int]]], *, lo: int, hi: int) -> Carried:

@@ -1,0 +1,75 @@
+"""Commands that the machines found wanting, one short story each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure import Conflict
+from tenure.broker import appends, leases, letters, reads, topics
+from tenure.testing import ManualClock
+from tests.model.test_replay import check_replay, drop_oldest, open_engine, open_queue, roll
+
+
+def test_a_job_whose_lease_ran_out_is_evicted_by_a_cap_without_anybody_looking_first():
+    clock = ManualClock()
+    engine = open_queue(clock, cap_records=2)
+    appends.produce(engine, "q", [b"1"])
+    leases.claim(engine, "q", node="n")
+    clock.advance(2_000)
+    appends.produce(engine, "q", [b"2", b"3"])
+    assert [record.seq for record in reads.diff(engine, "q").records] == [2, 3]
+
+
+def test_records_past_their_ttl_do_not_keep_a_rejecting_topic_full():
+    clock = ManualClock()
+    engine = open_engine(clock)
+    topics.put_topic(engine, "t", {"ttl_ms": 1_000, "cap_records": 1, "discard": "reject"})
+    appends.produce(engine, "t", [b"1"])
+    clock.advance(1_000)
+    assert appends.produce(engine, "t", [b"2"]).reply.first_seq == 2
+
+
+def test_a_topic_whose_records_are_all_past_their_ttl_counts_as_empty():
+    clock = ManualClock()
+    engine = open_engine(clock)
+    topics.put_topic(engine, "t", {"ttl_ms": 1_000})
+    appends.produce(engine, "t", [b"1"])
+    with pytest.raises(Conflict):
+        topics.delete_topic(engine, "t", if_empty=True)
+    clock.advance(1_000)
+    assert topics.delete_topic(engine, "t", if_empty=True).reply == (True, [])
+
+
+def test_a_redriven_job_is_not_redriven_into_the_queue_it_is_in():
+    engine = open_queue(ManualClock(), dead_letter="dead")
+    appends.produce(engine, "q", [b"1"])
+    leases.claim(engine, "q", node="n")
+    leases.nack(engine, "q", node="n", seqs=[1], dead=True)
+    assert letters.redrive(engine, "dead").reply.seqs == [1]
+    assert letters.redrive(engine, "q").reply.seqs == []
+    assert leases.claim(engine, "q", node="n").reply.seqs == [2]
+
+
+def test_a_redrive_evicts_over_the_cap_of_its_target_as_an_append_would():
+    engine = open_queue(ManualClock(), dead_letter="dead", cap_records=1)
+    appends.produce(engine, "q", [b"1"])
+    leases.claim(engine, "q", node="n")
+    leases.nack(engine, "q", node="n", seqs=[1], dead=True)
+    appends.produce(engine, "q", [b"2"])
+    letters.redrive(engine, "dead")
+    assert [record.seq for record in reads.diff(engine, "q").records] == [3]
+
+
+def test_rewritten_records_keep_their_age_though_their_neighbours_are_close():
+    clock = ManualClock()
+    engine = open_engine(clock)
+    topics.put_topic(engine, "t", {"ttl_ms": 10_000})
+    for _ in range(6):
+        appends.produce(engine, "t", [b"."])
+        clock.advance(1_000)
+    roll(engine)
+    drop_oldest(engine)
+    clock.advance(6_000)  # the oldest is 12 s old, the youngest 7 s
+    alive = [record.seq for record in reads.diff(engine, "t").records]
+    assert alive in ([4, 5, 6], [3, 4, 5, 6]), "a second of difference is granted, not more"
+    check_replay(engine)

@@ -1,0 +1,529 @@
+"""The queue against a naive model of it, through expiry, clock jumps, crashes, checkpoints and trimming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from tenure import Record
+from tenure.broker import appends, leases, letters, reads, topics
+from tenure.core.ranges import each
+from tenure.core.settle import lease_id
+from tenure.core.state import State
+from tenure.errors import Invalid, LeaseLost, Overloaded
+from tests.model.machine import EngineMachine
+from tests.model.naive_queue import Job, NaiveQueue, Refused
+
+NODES = st.sampled_from(["n1", "n2"])
+TAGS = st.sampled_from([None, None, "a", "ab", "b"])
+MATCHES = st.sampled_from(["a", "ab", ["tag", "Eq", "b"], ["tag", "Glob", "a*"], ["tag", "Glob", "*"]])
+LEASE_MS = st.sampled_from([100, 500, 1_000, 10_000])
+DELAYS = st.sampled_from([0, 1, 100, 1_000, 30_000])
+BACKOFF = st.sampled_from(
+    [
+        None,
+        {"min_ms": 100, "max_ms": 1_000, "factor": 2.0, "jitter": False},
+        {"min_ms": 50, "max_ms": 400, "factor": 3.0, "jitter": True},
+    ]
+)
+CONFIGS = st.fixed_dictionaries(
+    {
+        "type": st.just("queue"),
+        "lease_ms": LEASE_MS,
+        "durability": st.sampled_from(["disk", "disk", "fsync"]),
+        "max_deliveries": st.sampled_from([0, 1, 2, 3]),
+        "dead_letter": st.sampled_from([None, "dead", "dead"]),
+        "dlq_strategy": st.sampled_from(["skip", "block", "block_and_dlq"]),
+        "max_in_flight": st.sampled_from([0, 0, 4]),
+        "max_ack_holes": st.sampled_from([0, 0, 1, 2]),
+        "retry_backoff": BACKOFF,
+        "cap_records": st.sampled_from([0, 0, 0, 6]),
+        "discard": st.sampled_from(["old", "reject"]),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A record to produce: ``when`` is a delay, or a wall time relative to now."""
+
+    pad: int
+    tag: str | None
+    delay: int
+    at: int | None
+
+
+RECORDS = st.builds(
+    Wanted,
+    pad=st.sampled_from([0, 10, 300]),
+    tag=TAGS,
+    delay=DELAYS | st.just(0),
+    at=st.sampled_from([None, None, None, -1_000, 500, 5_000]),
+)
+
+
+@dataclass
+class World:
+    """The queue, and the topic its dead letters go to once there is one."""
+
+    queue: NaiveQueue = field(default_factory=NaiveQueue)
+    dead: NaiveQueue | None = None
+
+    def tick(self, now: int, wall: int) -> None:
+        self.queue.tick(now, wall)
+
+    def restart(self) -> None:
+        for queue in (self.queue, self.dead):
+            if queue is not None:
+                queue.visible = queue.head
+
+    def seen(self) -> None:
+        """Where nothing waits for a sync, everything can be seen."""
+        for queue in (self.queue, self.dead):
+            if queue is not None and queue.setting("durability") != "fsync":
+                queue.visible = queue.head
+
+    def dead_letter(self, jobs: list[Job], *, reason: str, now: int) -> None:
+        """Apply the queue's strategy."""
+        queue = self.queue
+        strategy = queue.setting("dlq_strategy")
+        seqs = {job.seq for job in jobs}
+        queue.dead_lettered += len(seqs)
+        if strategy == "block" or queue.setting("dead_letter") is None:
+            if strategy == "skip":
+                queue.remove(list(seqs))
+            else:
+                queue.park(seqs, now=now, reason=reason)
+            return
+        if self.dead is None:
+            self.dead = NaiveQueue({"durability": queue.setting("durability")})
+        if self.dead.is_full_for(len(jobs)):
+            queue.park(seqs, now=now, reason=reason)
+            return
+        for job in sorted(jobs, key=lambda job: job.seq):
+            origin = ("q", max(job.deliveries, 1), reason)
+            self.dead.append(Job(self.dead.head + 1, job.data, job.tag, origin=origin))
+        if strategy == "skip":
+            queue.remove(list(seqs))
+        else:
+            queue.park(seqs, now=now, reason=reason)
+        self.dead.evict()
+
+
+class QueueMachine(EngineMachine):
+    """Everything a worker, a producer and an operator can do to one queue."""
+
+    model: World
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = World()
+        self.made = 0
+        self.leases: set[int] = set()
+
+    def set_up(self) -> None:
+        self.configure_queue({"type": "queue"})
+
+    def configure_queue(self, config: dict[str, Any]) -> None:
+        topics.put_topic(self.engine, "q", config)
+        self.model.queue.config = {"dlq_strategy": "skip", **config}
+        self.model.seen()
+        self.model.queue.evict()
+
+    @rule(config=CONFIGS)
+    def reconfigure(self, config: dict[str, Any]) -> None:
+        with self.step():
+            self.configure_queue(config)
+            if config["durability"] == "fsync":  # what was seen stays seen, where it is synced
+                self.sync_now()
+
+    @rule(cap=st.sampled_from([0, 2]))
+    def put_dead_letter_topic(self, cap: int) -> None:
+        config = {"cap_records": cap, "discard": "reject"}
+        with self.step():
+            topics.put_topic(self.engine, "dead", config)
+            self.model.dead = self.model.dead or NaiveQueue()
+            self.model.dead.config = config
+            self.model.seen()
+
+    @rule(name=st.sampled_from(["q", "dead"]))
+    def delete_topic(self, name: str) -> None:
+        with self.step():
+            topics.delete_topic(self.engine, name)
+            if name == "dead":
+                self.model.dead = None
+            else:
+                self.model.queue = NaiveQueue()
+                self.configure_queue({"type": "queue", "max_deliveries": 2, "dead_letter": "dead"})
+
+    # Producing
+
+    @rule(wanted=st.lists(RECORDS, min_size=1, max_size=4), bare=st.booleans())
+    def produce(self, wanted: list[Wanted], bare: bool) -> None:
+        with self.step() as now:
+            queue = self.model.queue
+            jobs, records = self.make(wanted, now, bare=bare)
+            if queue.is_full_for(len(jobs)):
+                self.refused("topic_full", appends.produce, "q", records)
+                return
+            reply = appends.produce(self.engine, "q", records).reply
+            assert list(reply.seqs) == [job.seq for job in jobs]
+            assert not reply.deduped
+            for job in jobs:
+                queue.append(job)
+            self.model.seen()
+            queue.evict()
+
+    @rule(wanted=RECORDS, key=st.sampled_from(["k1", "k2"]))
+    def produce_unique(self, wanted: Wanted, key: str) -> None:
+        with self.step() as now:
+            queue = self.model.queue
+            (job,), (record,) = self.make([wanted], now, bare=False, key=key)
+            living = queue.unique(key)
+            if living is None and queue.is_full_for(1):
+                self.refused("topic_full", appends.produce, "q", [record])
+                return
+            reply = appends.produce(self.engine, "q", [record]).reply
+            assert (reply.first_seq, reply.deduped) == (living or job.seq, living is not None)
+            if living is None:
+                queue.append(job)
+                self.model.seen()
+                queue.evict()
+
+    def make(
+        self, wanted: list[Wanted], now: int, *, bare: bool, key: str | None = None
+    ) -> tuple[list[Job], list[bytes | Record]]:
+        jobs: list[Job] = []
+        records: list[bytes | Record] = []
+        for want in wanted:
+            self.made += 1
+            data = b'"job-%d%s"' % (self.made, b"." * want.pad)
+            seq = self.model.queue.head + len(jobs) + 1
+            if bare:
+                jobs.append(Job(seq, data))
+                records.append(data)
+                continue
+            wall = now + self.engine.state.wall_offset_ms
+            deliver_at = None if want.at is None else wall + want.at
+            job = Job(seq, data, want.tag, key)
+            if deliver_at is not None:
+                job.wall_due = deliver_at if deliver_at > wall else 0
+            elif want.delay:
+                job.due = now + want.delay
+            jobs.append(job)
+            records.append(Record(data=data, tag=want.tag, delay_ms=want.delay, deliver_at=deliver_at, unique_key=key))
+        return jobs, records
+
+    def refused(self, code: str, command: Any, *args: Any, **options: Any) -> None:
+        with pytest.raises(Overloaded) as caught:
+            command(self.engine, *args, **options)
+        assert caught.value.code == code
+
+    # Claiming
+
+    @rule(
+        node=NODES,
+        max_count=st.integers(1, 5),
+        lease_ms=st.none() | LEASE_MS,
+        claim_id=st.sampled_from([None, None, "c1", "c2"]),
+        auto_ack=st.sampled_from([False, False, False, True]),
+    )
+    def claim(self, node: str, max_count: int, lease_ms: int | None, claim_id: str | None, auto_ack: bool) -> None:
+        options = {
+            "node": node,
+            "max_count": max_count,
+            "lease_ms": lease_ms,
+            "claim_id": claim_id,
+            "auto_ack": auto_ack,
+        }
+        with self.step() as now:
+            queue = self.model.queue
+            if claim_id in queue.claims:
+                self.claim_again(queue.claims[claim_id], options)
+                return
+            try:
+                jobs = self.choose(max_count, now)
+            except Refused as refused:
+                self.refused(refused.args[0], leases.claim, "q", **options)
+                return
+            reply = leases.claim(self.engine, "q", **options).reply
+            deadline = now + (lease_ms or queue.setting("lease_ms") or 30_000)
+            assert reply.seqs == [job.seq for job in jobs]
+            assert [job.data for job in reply.jobs] == [job.data for job in jobs]
+            number = self.engine.state.next_lease - 1 if auto_ack else reply.lease
+            queue.hand_out(jobs, lease=number, node=node, now=now, deadline=deadline, claim_id=claim_id)
+            assert [reply.deliveries(job.seq) for job in jobs] == [job.deliveries for job in jobs]
+            if jobs:
+                assert number not in self.leases, "a lease id is never reused"
+                self.leases.add(number)
+            if auto_ack:
+                queue.ack({job.seq for job in jobs})
+            elif jobs:
+                assert reply.deadline == deadline + self.engine.state.wall_offset_ms
+            assert reply.ready == len(queue.ready())
+
+    def choose(self, max_count: int, now: int) -> list[Job]:
+        """What the model hands out; poisoned jobs leave on the way, even where the claim is then refused."""
+        chosen, poisoned = self.model.queue.choose(max_count)
+        if poisoned:
+            self.model.dead_letter(poisoned, reason="max_deliveries", now=now)
+            self.model.seen()
+            chosen, _ = self.model.queue.choose(max_count)
+        return chosen
+
+    def claim_again(self, lease: int, options: dict[str, Any]) -> None:
+        jobs = sorted((job for job in self.model.queue.held() if job.lease == lease), key=lambda job: job.seq)
+        if jobs[0].node != options["node"]:
+            with pytest.raises(Invalid):
+                leases.claim(self.engine, "q", **options)
+            return
+        reply = leases.claim(self.engine, "q", **options).reply
+        assert reply.lease == lease
+        assert reply.seqs == [job.seq for job in jobs]
+        assert [reply.deliveries(job.seq) for job in jobs] == [job.deliveries for job in jobs]
+        assert reply.deadline - self.engine.state.wall_offset_ms in {job.deadline for job in jobs}
+
+    # Settling
+
+    @precondition(lambda self: self.model.queue.held())
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend"]),
+        by=st.sampled_from(["seqs", "seqs", "lease", "lease and seqs", "lease_ids"]),
+        strict=st.sampled_from([False, False, True]),
+        delay=st.none() | DELAYS,
+        lease_ms=LEASE_MS,
+    )
+    def settle(self, data: st.DataObject, what: str, by: str, strict: bool, delay: int | None, lease_ms: int) -> None:
+        queue = self.model.queue
+        held = queue.held()
+        job = data.draw(st.sampled_from(held), label="job")
+        node = data.draw(st.sampled_from([job.node, job.node, job.node, "n1", "n2"]), label="node")
+        near = sorted({other.seq for other in held} | set(queue.jobs) | {queue.head + 1, 1})
+        seqs = (
+            data.draw(st.lists(st.sampled_from(near), min_size=1, max_size=5), label="seqs") if by != "lease" else None
+        )
+        known = {other.lease for other in held}
+        fences = data.draw(st.lists(st.sampled_from([*sorted(known), 7]), min_size=5, max_size=5), label="fences")
+        lease = job.lease if by.startswith("lease ") or by == "lease" else None
+        lease_ids = fences[: len(seqs)] if by == "lease_ids" and seqs else None
+        options: dict[str, Any] = {"node": node, "seqs": seqs, "strict": strict}
+        if lease is not None:
+            options["lease"] = lease_id(lease)
+        if lease_ids is not None:
+            options["lease_ids"] = [lease_id(number) for number in lease_ids]
+        with self.step() as now:
+            mine, skipped = self.sift(node, seqs, lease, lease_ids)
+            lost = [seq for seq in skipped if seq in queue.jobs]
+            if strict and lost:
+                self.lease_lost(what, options, lost, lease_ms)
+            elif what == "extend":
+                self.extend(mine, skipped, options, now=now, lease_ms=lease_ms)
+            else:
+                self.end(what, mine, skipped, options, now=now, delay=delay)
+
+    def sift(
+        self, node: str, seqs: list[int] | None, lease: int | None, lease_ids: list[int] | None
+    ) -> tuple[set[int], list[int]]:
+        queue = self.model.queue
+        if seqs is None:
+            return {job.seq for job in queue.held() if queue.holds(node, job.seq, lease)}, []
+        fences = lease_ids or [lease] * len(seqs)
+        mine = [queue.holds(node, seq, fence) for seq, fence in zip(seqs, fences, strict=True)]
+        return (
+            {seq for seq, good in zip(seqs, mine, strict=True) if good},
+            [seq for seq, good in zip(seqs, mine, strict=True) if not good],
+        )
+
+    def lease_lost(self, what: str, options: dict[str, Any], lost: list[int], lease_ms: int) -> None:
+        command: Any = {"ack": leases.ack, "extend": leases.extend}.get(what, leases.nack)
+        more = {"lease_ms": lease_ms} if what == "extend" else {}
+        with pytest.raises(LeaseLost) as caught:
+            command(self.engine, "q", **options, **more)
+        assert caught.value.detail["skipped"] == lost
+
+    def extend(self, mine: set[int], skipped: list[int], options: dict[str, Any], *, now: int, lease_ms: int) -> None:
+        reply = leases.extend(self.engine, "q", **options, lease_ms=lease_ms).reply
+        shown = now + lease_ms + self.engine.state.wall_offset_ms
+        assert reply.deadlines == dict.fromkeys(mine, shown)
+        assert reply.skipped == skipped
+        for seq in mine:
+            self.model.queue.jobs[seq].deadline = now + lease_ms
+
+    def end(
+        self, what: str, mine: set[int], skipped: list[int], options: dict[str, Any], *, now: int, delay: int | None
+    ) -> None:
+        queue = self.model.queue
+        if what == "ack":
+            reply = leases.ack(self.engine, "q", **options).reply
+            queue.ack(mine)
+        elif what == "nack":
+            reply = leases.nack(self.engine, "q", **options, delay_ms=delay, reason="why").reply
+            queue.nack(mine, now=now, delay=delay, reason="why")
+        else:
+            reply = leases.nack(self.engine, "q", **options, dead=True, reason="bad").reply
+            if mine:
+                self.model.dead_letter([queue.jobs[seq] for seq in mine], reason="bad", now=now)
+                self.model.seen()
+        assert (reply.count, reply.skipped) == (len(mine), skipped)
+        assert (reply.ready, reply.in_flight) == (len(queue.ready()), len(queue.held()))
+
+    @precondition(lambda self: self.model.queue.held())
+    @rule(data=st.data())
+    def disconnect(self, data: st.DataObject) -> None:
+        """A stream's connection goes away, and its leases with it."""
+        lease = data.draw(st.sampled_from(sorted({job.lease for job in self.model.queue.held()})))
+        with self.step() as now:
+            leases.release(self.engine, self.engine.state.topics["q"], [lease])
+            for job in self.model.queue.held():
+                if job.lease == lease:
+                    self.model.queue.release(job, now)
+
+    # Removing and bringing back
+
+    @rule(
+        name=st.sampled_from(["q", "q", "dead"]),
+        seqs=st.none() | st.lists(st.integers(1, 30), min_size=1, max_size=6),
+        match=st.none() | MATCHES,
+        before=st.none() | st.integers(1, 20),
+    )
+    def delete(self, name: str, seqs: list[int] | None, match: Any, before: int | None) -> None:
+        queue = self.model.queue if name == "q" else self.model.dead
+        if queue is None or (seqs is None and match is None and before is None):
+            return
+        with self.step():
+            gone = [
+                job.seq
+                for job in queue.jobs.values()
+                if (seqs is None or job.seq in seqs)
+                and (before is None or job.seq < before)
+                and (match is None or matches(match, job.tag))
+            ]
+            reply = reads.delete_records(self.engine, name, before_seq=before, match=match, seqs=seqs).reply
+            queue.remove(gone)
+            assert (reply.deleted, reply.count) == (len(gone), len(queue.jobs))
+            assert reply.earliest_seq == min(queue.jobs, default=queue.head + 1)
+
+    @rule(
+        seqs=st.none() | st.lists(st.integers(1, 30), min_size=1, max_size=6),
+        limit=st.none() | st.integers(1, 3),
+        reset=st.booleans(),
+        like=st.sampled_from([None, None, "bad", "max"]),
+    )
+    def redrive_parked(self, seqs: list[int] | None, limit: int | None, reset: bool, like: str | None) -> None:
+        with self.step():
+            queue = self.model.queue
+            back = [
+                seq
+                for seq in queue.in_state("parked")
+                if (seqs is None or seq in seqs) and (like is None or like in (queue.jobs[seq].parked or ""))
+            ][:limit]
+            options: dict[str, Any] = {"seqs": seqs, "limit": limit, "reset_deliveries": reset, "reason_like": like}
+            reply = letters.redrive(self.engine, "q", **options).reply
+            assert reply.seqs == back
+            for seq in back:
+                queue.jobs[seq].parked = None
+                if reset:
+                    queue.jobs[seq].deliveries = 0
+
+    @precondition(lambda self: self.model.dead is not None)
+    @rule(match=st.none() | MATCHES, limit=st.none() | st.integers(1, 3), reset=st.booleans())
+    def redrive_dead_letters(self, match: Any, limit: int | None, reset: bool) -> None:
+        with self.step():
+            queue, dead = self.model.queue, self.model.dead
+            assert dead is not None
+            moved: list[int] = []
+            wanted = [seq for seq in sorted(dead.jobs) if seq <= dead.visible]
+            wanted = [seq for seq in wanted if match is None or matches(match, dead.jobs[seq].tag)][:limit]
+            for seq in wanted:
+                if queue.is_full_for(1):
+                    break
+                letter = dead.jobs[seq]
+                assert letter.origin is not None
+                past = 0 if reset else letter.origin[1]
+                queue.append(Job(queue.head + 1, letter.data, letter.tag, deliveries=past, origin=letter.origin))
+                dead.remove([seq])
+                moved.append(seq)
+                self.model.seen()
+                queue.evict()
+            options: dict[str, Any] = {"match": match, "limit": limit, "reset_deliveries": reset}
+            if wanted and not moved:
+                self.refused("topic_full", letters.redrive, "dead", **options)
+            else:
+                assert letters.redrive(self.engine, "dead", **options).reply.seqs == moved
+
+    # Looking
+
+    @rule()
+    def look(self) -> None:
+        with self.step():
+            queue = self.model.queue
+            info = topics.topic_info(self.engine, "q")
+            assert info.queue is not None
+            shown = {name: info.queue[name] for name in info.queue if name != "oldest_ready_ms"}
+            assert shown == {
+                "ready": len(queue.ready()),
+                "in_flight": len(queue.held()),
+                "delayed": len(queue.in_state("delayed")),
+                "parked": len(queue.in_state("parked")),
+                "dead_lettered": queue.dead_lettered,
+                "ack_holes": queue.holes(),
+            }
+            for state in ("ready", "in_flight", "delayed", "parked"):
+                listed = [item["seq"] for item in reads.jobs(self.engine, "q", state=state).items]
+                expected = [seq for seq in queue.in_state(state) if state != "ready" or seq <= queue.visible]
+                assert listed == expected
+
+    # What must always hold
+
+    def check(self, state: State) -> None:
+        self.check_records(state, "q", self.model.queue)
+        if self.model.dead is not None:
+            self.check_records(state, "dead", self.model.dead)
+        queue, naive = state.topics["q"].queue, self.model.queue
+        assert queue is not None
+        assert sorted(queue.in_flight) == naive.in_state("in_flight")
+        assert list(queue.delayed) == naive.in_state("delayed")
+        assert sorted(queue.parked) == naive.in_state("parked")
+        back = [seq for seq in naive.in_state("ready") if seq <= naive.claimed_max]
+        assert list(queue.reclaim) == back
+        assert (queue.expired, queue.dead_lettered) == (naive.expired, naive.dead_lettered)
+        assert queue.uniques == {job.key: job.seq for job in naive.jobs.values() if job.key is not None}
+        assert queue.claims == naive.claims
+        for seq, job in naive.jobs.items():
+            lease = queue.in_flight.get(seq)
+            counted = queue.deliveries.get(seq, 1 if lease is not None else 0)
+            assert counted == job.deliveries, f"deliveries of {seq}"
+            if lease is not None:
+                held = (lease.number, lease.node, lease.since, lease.deadline)
+                assert held == (job.lease, job.node, job.since, job.deadline)
+            story = [(d.lease, d.node, d.since, d.until, d.end, d.reason) for d in queue.histories.get(seq, [])]
+            assert story == [row if row[4] != "dead" else (*row[:5], story[i][5]) for i, row in enumerate(job.story)]
+            assert (queue.parked.get(seq) or "").split(";")[0] == (job.parked or "")
+
+    def check_records(self, state: State, name: str, naive: NaiveQueue) -> None:
+        topic = state.topics[name]
+        assert topic.head_seq == naive.head
+        seqs = list(each(topic.live_runs(1, topic.head_seq + 1)))
+        assert seqs == sorted(naive.jobs)
+        records = self.engine.reader.records(topic, topic.live_runs(1, topic.head_seq + 1))
+        assert [(r.seq, r.data, r.tag) for r in records] == [
+            (seq, naive.jobs[seq].data, naive.jobs[seq].tag) for seq in seqs
+        ]
+        weights = [size for _, size in self.engine.reader.sizes(topic, 1, topic.head_seq + 1)]
+        assert topic.bytes == sum(weights)
+
+
+def matches(match: Any, tag: str | None) -> bool:
+    if tag is None:
+        return False
+    if isinstance(match, str):
+        return tag == match
+    return tag == match[2] if match[1] == "Eq" else tag.startswith(match[2][:-1])
+
+
+TestQueue = QueueMachine.TestCase
