@@ -76,7 +76,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 def test_every_command_is_in_the_table() -> None:
     public = {name for name in vars(Broker) if not name.startswith("_")}
-    assert public - CALLS.keys() == {"open", "close", "metrics"}
+    assert public - CALLS.keys() == {"open", "close", "metrics", "recovery"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tenure.broker import appends, leases, letters, reads, routing, topics
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
+from tenure.broker.home import Home, open_home
 from tenure.broker.metrics import Metrics
 from tenure.broker.pump import Pump
 from tenure.broker.replies import (
@@ -33,15 +33,12 @@ from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.upkeep import Upkeep
 from tenure.broker.waiting import Asked, Reading, Waiting
 from tenure.clock import Clock, SystemClock
-from tenure.core.names import shown
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router
-from tenure.errors import Invalid
 from tenure.log import checkpoint
-from tenure.log.disk import Disk, PosixDisk
-from tenure.log.home import Log
+from tenure.log.disk import Disk
 from tenure.log.log import FileLog
-from tenure.log.memory import MemoryLog
+from tenure.log.recovery import RecoveryReport
 from tenure.settings import Settings
 
 __all__ = ["Broker"]
@@ -63,7 +60,7 @@ class Broker:
     @classmethod
     async def open(
         cls,
-        home: str | Path | Disk | FileLog | MemoryLog | None = None,
+        home: Home = None,
         *,
         clock: Clock | None = None,
         settings: Settings | None = None,
@@ -74,7 +71,7 @@ class Broker:
         written, Invalid where it is none of these.
         """
         settings = settings or Settings()
-        disk, log = _home(home, settings)
+        disk, log = open_home(home, settings)
         engine = Engine(log, clock=clock or SystemClock(), settings=settings)
         try:
             engine.recover(checkpoint.load(disk) if disk is not None else ())
@@ -82,6 +79,12 @@ class Broker:
             log.close()
             raise
         return cls(engine, disk)
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What opening found: batches, a torn tail if there was one. None for a broker in memory."""
+        log = self._engine.log
+        return log.report if isinstance(log, FileLog) else None
 
     async def __aenter__(self) -> Broker:
         return self
@@ -392,20 +395,3 @@ class Broker:
         """Remove a router."""
         self._pump.check_open()
         return self._pump.answer(routing.delete_router(self._engine, router))
-
-
-def _home(home: str | Path | Disk | FileLog | MemoryLog | None, settings: Settings) -> tuple[Disk | None, Log]:
-    """The log to work on, and the disk beside it where checkpoints may be kept."""
-    if home is None:
-        return None, MemoryLog(segment_bytes=settings.segment_bytes)
-    if isinstance(home, (FileLog, MemoryLog)):
-        return None, home
-    if isinstance(home, (str, Path)):
-        if not str(home) or "\0" in str(home):
-            raise Invalid(f"a data directory needs a path; got {shown(str(home))}")
-        disk: Disk = PosixDisk(home)
-    elif callable(getattr(home, "pread", None)):
-        disk = home
-    else:
-        raise Invalid(f"a home is a path, a disk, a log or None; got {shown(home)}")
-    return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)

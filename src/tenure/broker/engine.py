@@ -65,6 +65,7 @@ class Engine:
         self.listeners: list[Listener] = []
         self.touched: set[Topic] = set()
         self.stalled: dict[str, set[str]] = {}
+        self._frames = 0
         self.held_ms = 0
         self.last_ms = 0
         self.synced_batch = 0
@@ -171,6 +172,7 @@ class Engine:
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
+        self._frames += 1
         state = self.state
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
@@ -214,6 +216,9 @@ class Engine:
             self._unsynced.append((self.log.pending_batch, self.appended_bytes, self._heads))
             self._heads = {}
             self._look_for_room()
+        if self._frames:
+            self.metrics.batch_frames.observe(self._frames)
+            self._frames = 0
         return self.log.write()
 
     def synced(self, batch: int) -> None:

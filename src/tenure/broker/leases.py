@@ -55,9 +55,10 @@ def claim(
             return _repeat(engine, topic, queue, number=number, node=node)
     if topic.config.ttl_ms:
         evict_over_ttl(engine, topic, now)
-    runs, jobs = _take(engine, topic, queue, max_count, now=now)
+    runs, jobs, level = _take(engine, topic, queue, max_count, now=now)
     if not runs:
-        return Answer(Claim(name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW, engine.gate)
+        empty = Claim(name, node, 0, 0, [], {}, ready_count(topic, queue))
+        return Answer(empty, engine.write() if level else 0, level, engine.gate)
     number, deadline = engine.state.next_lease, now + lease_ms
     batch = engine.commit(Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id, urgent=True)
     engine.metrics.claimed += len(jobs)
@@ -66,10 +67,10 @@ def claim(
     if auto_ack:
         batch = _ack(engine, topic, runs, len(jobs), node=node, now=now)
         reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
-        return Answer(reply, batch, LEVELS[topic.config.durability], engine.gate)
+        return Answer(reply, batch, max(level, LEVELS[topic.config.durability]), engine.gate)
     shown = deadline + engine.state.wall_offset_ms
     reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue))
-    return Answer(reply, batch, _lease_level(topic), engine.gate)
+    return Answer(reply, batch, max(level, _lease_level(topic)), engine.gate)
 
 
 def _lease_level(topic: Topic) -> int:
@@ -90,18 +91,25 @@ def clamp_lease(lease_ms: int) -> int:
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
-def _take(engine: Engine, topic: Topic, queue: Queue, max_count: int, *, now: int) -> tuple[list[int], list[Stored]]:
-    """Choose jobs and read them; poisoned ones are dead-lettered and unreadable ones parked on the way."""
+def _take(
+    engine: Engine, topic: Topic, queue: Queue, max_count: int, *, now: int
+) -> tuple[list[int], list[Stored], int]:
+    """Choose jobs and read them; poisoned ones are dead-lettered and unreadable ones parked on the way.
+
+    The last part is what an answer must wait for because of those that were buried.
+    """
+    level = Level.NOW
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
-        dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
+        _, level = dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
         runs, _ = choose(topic, queue, max_count)
     if not runs:
-        return [], []
+        return [], [], level
     try:
-        return runs, engine.reader.records(topic, runs)
+        return runs, engine.reader.records(topic, runs), level
     except Corrupt:
-        return _take_readable(engine, topic, list(each(runs)), now=now)
+        runs, jobs = _take_readable(engine, topic, list(each(runs)), now=now)
+        return runs, jobs, max(level, Level.WRITTEN)
 
 
 def _take_readable(engine: Engine, topic: Topic, seqs: list[int], *, now: int) -> tuple[list[int], list[Stored]]:

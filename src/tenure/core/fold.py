@@ -11,6 +11,7 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import Any
 
+from tenure.core import lease_folds
 from tenure.core.events import (
     Acked,
     Appended,
@@ -37,9 +38,9 @@ from tenure.core.events import (
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
 from tenure.core.piece import Piece, replace_frames
-from tenure.core.queue import IDLE, Delivery, Lease, Queue
-from tenure.core.ranges import count, each
+from tenure.core.queue import IDLE, Queue
 from tenure.core.records import ends_of, slice_blob, unpack
+from tenure.core.removal import remove
 from tenure.core.router import Router
 from tenure.core.snapshot import load_state, load_topic
 from tenure.core.state import State
@@ -188,7 +189,7 @@ def _deleted(state: State, event: Deleted, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is not None:
         state.pass_time(topic, event.at)
-        _remove(state, topic, event.runs, records=event.count, size=event.bytes)
+        remove(state, topic, event.runs, records=event.count, size=event.bytes)
 
 
 def _evicted(state: State, event: Evicted, location: int) -> None:
@@ -196,135 +197,13 @@ def _evicted(state: State, event: Evicted, location: int) -> None:
     if topic is None:
         return
     state.pass_time(topic, event.at)
-    _remove(state, topic, event.runs, records=event.count, size=event.bytes)
+    remove(state, topic, event.runs, records=event.count, size=event.bytes)
     above = event.runs[-2] + event.runs[-1]
     topic.evict_from = max(topic.evict_from, above)
     if event.reason == "cap":
         topic.cap_floor = max(topic.cap_floor, above)
     else:
         topic.ttl_floor = max(topic.ttl_floor, above)
-
-
-def _remove(state: State, topic: Topic, runs: list[int], *, records: int, size: int) -> None:
-    """Records are gone for good, whoever held them."""
-    for lo, n in zip(runs[::2], runs[1::2], strict=True):
-        if topic.queue is not None:
-            topic.queue.forget_range(lo, lo + n)
-        topic.bury(lo, lo + n)
-    topic.count -= records
-    _lighten(state, topic, size)
-    if topic.tags is not None:
-        topic.tags.sweep(2 * records)
-
-
-def _lighten(state: State, topic: Topic, size: int) -> None:
-    """A topic weighs less; an empty one weighs nothing, even if a damaged frame once had to be guessed at."""
-    if not topic.count:
-        size = topic.bytes
-    topic.bytes -= size
-    state.live_bytes -= size
-
-
-# Queues
-
-
-def _claimed(state: State, event: Claimed, location: int) -> None:
-    state.leases_given = event.lease & (1 << 40) - 1
-    topic = state.by_id.get(event.topic)
-    if topic is None or topic.queue is None:
-        return
-    if event.at >= topic.queue.next_at:
-        state.pass_time(topic, event.at)
-    runs = event.runs
-    left = runs[1] if len(runs) == 2 else count(runs)
-    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
-    topic.queue.hold(lease)
-
-
-def _acked(state: State, event: Acked, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None or topic.queue is None:
-        return
-    queue = topic.queue
-    if event.at >= queue.next_at:
-        state.pass_time(topic, event.at)
-    runs, in_flight = event.runs, queue.in_flight
-    for i in range(0, len(runs), 2):
-        lo, n = runs[i], runs[i + 1]
-        for seq in range(lo, lo + n):
-            lease = in_flight.pop(seq)
-            lease.left -= 1
-            if not lease.left:
-                queue.end(lease)
-        topic.count -= n
-        topic.bury(lo, lo + n)
-    if queue.deliveries or queue.uniques_by_seq or queue.histories:
-        for seq in each(runs):
-            queue.forget_stories(seq)
-    if topic.tags is not None:
-        topic.tags.sweep(2 * count(runs))
-    highest = runs[-2] + runs[-1] - 1
-    if highest > queue.acked_max:
-        queue.acked_max = highest
-    _lighten(state, topic, event.bytes)
-
-
-def _released(state: State, event: Released, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None or topic.queue is None:
-        return
-    state.pass_time(topic, event.at)
-    dues = iter(event.dues) if event.dues is not None else None
-    for seq in each(event.runs):
-        lease = topic.queue.let_go(seq)
-        assert lease is not None, "only held jobs are released"
-        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
-        topic.queue.remember(seq, story)
-        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
-    topic.evict_from = min(topic.evict_from, event.runs[0])
-
-
-def _extended(state: State, event: Extended, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None or topic.queue is None:
-        return
-    state.pass_time(topic, event.at)
-    topic.queue.extend(event.runs, deadline=event.deadline)
-
-
-def _dead_lettered(state: State, event: DeadLettered, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None or topic.queue is None:
-        return
-    state.pass_time(topic, event.at)
-    jobs = count(event.runs)
-    topic.queue.dead_lettered += jobs
-    if event.action in ("move", "drop"):
-        _remove(state, topic, event.runs, records=jobs, size=event.bytes)
-        return
-    for seq in each(event.runs):
-        lease = topic.queue.let_go(seq)
-        if lease is not None:
-            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
-            topic.queue.remember(seq, story)
-        topic.queue.park(seq, event.reason)
-
-
-def _redriven(state: State, event: Redriven, location: int) -> None:
-    topic = state.by_id.get(event.topic)
-    if topic is None:
-        return
-    state.pass_time(topic, event.at)
-    if event.dest:
-        _remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
-        return
-    assert topic.queue is not None, "only a queue parks jobs"
-    for seq in each(event.runs):
-        del topic.queue.parked[seq]
-        if event.reset_deliveries:
-            topic.queue.deliveries.pop(seq, None)
-        topic.queue.wait(seq, 0, now=event.at)
-    topic.evict_from = min(topic.evict_from, event.runs[0])
 
 
 # Routers
@@ -402,12 +281,12 @@ FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
     Appended: _appended,
     Deleted: _deleted,
     Evicted: _evicted,
-    Claimed: _claimed,
-    Acked: _acked,
-    Released: _released,
-    Extended: _extended,
-    DeadLettered: _dead_lettered,
-    Redriven: _redriven,
+    Claimed: lease_folds.claimed,
+    Acked: lease_folds.acked,
+    Released: lease_folds.released,
+    Extended: lease_folds.extended,
+    DeadLettered: lease_folds.dead_lettered,
+    Redriven: lease_folds.redriven,
     RouterPut: _router_put,
     RouterDeleted: _router_deleted,
     RouterMoved: _router_moved,

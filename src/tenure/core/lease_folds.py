@@ -1,0 +1,110 @@
+"""How the events of a lease's life change the state: claimed, acked, released, extended, dead-lettered, redriven."""
+
+from __future__ import annotations
+
+from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
+from tenure.core.queue import Delivery, Lease
+from tenure.core.ranges import count, each
+from tenure.core.removal import lighten, remove
+from tenure.core.state import State
+
+__all__ = ["acked", "claimed", "dead_lettered", "extended", "redriven", "released"]
+
+
+def claimed(state: State, event: Claimed, location: int) -> None:
+    state.leases_given = event.lease & (1 << 40) - 1
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    if event.at >= topic.queue.next_at:
+        state.pass_time(topic, event.at)
+    runs = event.runs
+    left = runs[1] if len(runs) == 2 else count(runs)
+    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
+    topic.queue.hold(lease)
+
+
+def acked(state: State, event: Acked, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    queue = topic.queue
+    if event.at >= queue.next_at:
+        state.pass_time(topic, event.at)
+    runs, in_flight = event.runs, queue.in_flight
+    for i in range(0, len(runs), 2):
+        lo, n = runs[i], runs[i + 1]
+        for seq in range(lo, lo + n):
+            lease = in_flight.pop(seq)
+            lease.left -= 1
+            if not lease.left:
+                queue.end(lease)
+        topic.count -= n
+        topic.bury(lo, lo + n)
+    if queue.deliveries or queue.uniques_by_seq or queue.histories:
+        for seq in each(runs):
+            queue.forget_stories(seq)
+    if topic.tags is not None:
+        topic.tags.sweep(2 * count(runs))
+    highest = runs[-2] + runs[-1] - 1
+    if highest > queue.acked_max:
+        queue.acked_max = highest
+    lighten(state, topic, event.bytes)
+
+
+def released(state: State, event: Released, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    dues = iter(event.dues) if event.dues is not None else None
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        assert lease is not None, "only held jobs are released"
+        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
+        topic.queue.remember(seq, story)
+        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])
+
+
+def extended(state: State, event: Extended, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    topic.queue.extend(event.runs, deadline=event.deadline)
+
+
+def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    jobs = count(event.runs)
+    topic.queue.dead_lettered += jobs
+    if event.action in ("move", "drop"):
+        remove(state, topic, event.runs, records=jobs, size=event.bytes)
+        return
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        if lease is not None:
+            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
+            topic.queue.remember(seq, story)
+        topic.queue.park(seq, event.reason)
+
+
+def redriven(state: State, event: Redriven, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        return
+    state.pass_time(topic, event.at)
+    if event.dest:
+        remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
+        return
+    assert topic.queue is not None, "only a queue parks jobs"
+    for seq in each(event.runs):
+        del topic.queue.parked[seq]
+        if event.reset_deliveries:
+            topic.queue.deliveries.pop(seq, None)
+        topic.queue.wait(seq, 0, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])

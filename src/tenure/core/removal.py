@@ -1,0 +1,28 @@
+"""Records that are gone for good: off the books of their topic and of the broker."""
+
+from __future__ import annotations
+
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["lighten", "remove"]
+
+
+def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: int) -> None:
+    """Records are gone for good, whoever held them."""
+    for lo, n in zip(runs[::2], runs[1::2], strict=True):
+        if topic.queue is not None:
+            topic.queue.forget_range(lo, lo + n)
+        topic.bury(lo, lo + n)
+    topic.count -= records
+    lighten(state, topic, size)
+    if topic.tags is not None:
+        topic.tags.sweep(2 * records)
+
+
+def lighten(state: State, topic: Topic, size: int) -> None:
+    """A topic weighs less; an empty one weighs nothing, even if a damaged frame once had to be guessed at."""
+    if not topic.count:
+        size = topic.bytes
+    topic.bytes -= size
+    state.live_bytes -= size
