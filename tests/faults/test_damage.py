@@ -13,7 +13,7 @@ from tenure.broker import reads
 from tenure.broker.replies import Claim
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
-from tenure.log import FileLog
+from tenure.log import FileLog, checkpoint
 from tenure.log.salvage import salvage
 from tenure.log.segment import HEAD_BYTES, segment_name
 from tenure.testing.clock import ManualClock
@@ -407,6 +407,16 @@ def test_fault_9_a_checkpoint_newer_or_older_than_the_log_is_told_apart() -> Non
     again = reopened(present, session)
     assert len(records(again.engine, "q")) == 7
     check_fold(again.engine)
+
+
+def test_fault_9_a_whole_checkpoint_that_makes_no_sense_is_passed_over() -> None:
+    """Fault 9: its checksum is right, its content is another program's."""
+    session = several_segments()
+    session.sync()
+    for payload in (b"", b"nonsense", session.engine.checkpoint()[:-5]):
+        checkpoint.save(session.disk, session.log.position(), payload)
+        again = reopened(session.disk.crash("lost"), session)
+        assert picture_of(again.engine.state, session.engine.now())[1:] == picture(session.engine)[1:]
 
 
 def test_fault_9_checkpoints_without_any_segment_are_not_a_new_log() -> None:
