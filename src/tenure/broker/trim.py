@@ -8,6 +8,7 @@ work runs between.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from itertools import accumulate
 
 import msgspec
@@ -22,6 +23,7 @@ from tenure.core.topic import Topic
 __all__ = ["trim_due", "trim_step"]
 
 _SPREAD_MS = 1_000
+_LOOK_BYTES = 64
 
 
 def trim_due(engine: Engine) -> bool:
@@ -89,12 +91,16 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int
 
 
 def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> int:
-    """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten."""
+    """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten.
+
+    What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
+    """
     taken: list[tuple[Spot, Frame, list[int]]] = []
-    size = index = 0
+    index, size = max(bisect_right(piece.firsts, topic.floor) - 1, 0), 1
     while index < len(piece.firsts) and size < budget:
         spot = piece.spot(index)
         alive = _alive(topic, piece, index)
+        size += _LOOK_BYTES
         if alive:
             frame = engine.reader.frame(spot[1])
             if taken and not _fits(topic, taken[0], spot, frame):
@@ -105,7 +111,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
     end = piece.firsts[index] if index < len(piece.firsts) else _behind(topic, piece)
     if not taken:
         topic.cut_frames(piece.firsts[0], end)
-        return 0
+        return size
     event = _carried(engine, topic, taken, lo=piece.firsts[0], hi=end)
     engine.commit(event, topic.id, urgent=True)
     return size
