@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -22,7 +23,7 @@ NODES = st.sampled_from(["n1", "n2"])
 TAGS = st.sampled_from([None, None, "a", "ab", "b"])
 MATCHES = st.sampled_from(["a", "ab", ["tag", "Eq", "b"], ["tag", "Glob", "a*"], ["tag", "Glob", "*"]])
 LEASE_MS = st.sampled_from([100, 500, 1_000, 10_000])
-DELAYS = st.sampled_from([0, 1, 100, 1_000, 30_000])
+DELAYS = st.sampled_from([0, 0, 1, 100, 1_000, 30_000])
 BACKOFF = st.sampled_from(
     [
         None,
@@ -59,11 +60,27 @@ class Wanted:
 
 RECORDS = st.builds(
     Wanted,
-    pad=st.sampled_from([0, 10, 300]),
+    pad=st.sampled_from([0, 10, 300, 700]),
     tag=TAGS,
-    delay=DELAYS | st.just(0),
-    at=st.sampled_from([None, None, None, -1_000, 500, 5_000]),
+    delay=st.sampled_from([0, 0, 0, 100, 5_000]),
+    at=st.sampled_from([None, None, None, None, -1_000, 500, 5_000]),
 )
+
+CLAIM: dict[str, st.SearchStrategy[Any]] = {
+    "node": NODES,
+    "max_count": st.integers(1, 5),
+    "lease_ms": st.none() | LEASE_MS,
+    "claim_id": st.sampled_from([None, None, "c1", "c2"]),
+    "auto_ack": st.sampled_from([False, False, False, True]),
+}
+SETTLE: dict[str, st.SearchStrategy[Any]] = {
+    "data": st.data(),
+    "what": st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend", "disconnect"]),
+    "by": st.sampled_from(["seqs", "seqs", "lease", "lease and seqs", "lease_ids"]),
+    "strict": st.sampled_from([False, False, True]),
+    "delay": st.none() | DELAYS,
+    "lease_ms": LEASE_MS,
+}
 
 
 @dataclass
@@ -126,7 +143,7 @@ class QueueMachine(EngineMachine):
         self.leases: set[int] = set()
 
     def set_up(self) -> None:
-        self.configure_queue({"type": "queue"})
+        self.configure_queue({"type": "queue", "lease_ms": 1_000, "max_deliveries": 2, "dead_letter": "dead"})
 
     def configure_queue(self, config: dict[str, Any]) -> None:
         topics.put_topic(self.engine, "q", config)
@@ -134,63 +151,51 @@ class QueueMachine(EngineMachine):
         self.model.seen()
         self.model.queue.evict()
 
-    @rule(config=CONFIGS)
-    def reconfigure(self, config: dict[str, Any]) -> None:
+    @rule(name=st.sampled_from(["q", "q", "dead"]), config=CONFIGS, cap=st.sampled_from([0, 2]))
+    def configure(self, name: str, config: dict[str, Any], cap: int) -> None:
         with self.step():
-            self.configure_queue(config)
-            if config["durability"] == "fsync":  # what was seen stays seen, where it is synced
-                self.sync_now()
-
-    @rule(cap=st.sampled_from([0, 2]))
-    def put_dead_letter_topic(self, cap: int) -> None:
-        config = {"cap_records": cap, "discard": "reject"}
-        with self.step():
-            topics.put_topic(self.engine, "dead", config)
-            self.model.dead = self.model.dead or NaiveQueue()
-            self.model.dead.config = config
-            self.model.seen()
-
-    @rule(name=st.sampled_from(["q", "dead"]))
-    def delete_topic(self, name: str) -> None:
-        with self.step():
-            topics.delete_topic(self.engine, name)
-            if name == "dead":
-                self.model.dead = None
+            if name == "q":
+                self.configure_queue(config)
+                if config["durability"] == "fsync":  # what was seen stays seen, where it is synced
+                    self.sync_now()
             else:
-                self.model.queue = NaiveQueue()
-                self.configure_queue({"type": "queue", "max_deliveries": 2, "dead_letter": "dead"})
+                config = {"cap_records": cap, "discard": "reject"}
+                topics.put_topic(self.engine, "dead", config)
+                self.model.dead = self.model.dead or NaiveQueue()
+                self.model.dead.config = config
+                self.model.seen()
+
+    def delete_topic(self, name: str) -> None:
+        topics.delete_topic(self.engine, name)
+        if name == "dead":
+            self.model.dead = None
+        else:
+            self.model.queue = NaiveQueue()
+            self.configure_queue({"type": "queue", "max_deliveries": 2, "dead_letter": "dead"})
 
     # Producing
 
-    @rule(wanted=st.lists(RECORDS, min_size=1, max_size=4), bare=st.booleans())
-    def produce(self, wanted: list[Wanted], bare: bool) -> None:
+    @rule(
+        wanted=st.lists(RECORDS, min_size=1, max_size=5),
+        bare=st.booleans(),
+        key=st.sampled_from([None, None, None, "k1", "k2"]),
+    )
+    def produce(self, wanted: list[Wanted], bare: bool, key: str | None) -> None:
         with self.step() as now:
             queue = self.model.queue
-            jobs, records = self.make(wanted, now, bare=bare)
-            if queue.is_full_for(len(jobs)):
+            if key is not None:
+                wanted, bare = wanted[:1], False
+            jobs, records = self.make(wanted, now, bare=bare, key=key)
+            living = queue.unique(key) if key is not None else None
+            if living is None and queue.is_full_for(len(jobs)):
                 self.refused("topic_full", appends.produce, "q", records)
                 return
             reply = appends.produce(self.engine, "q", records).reply
-            assert list(reply.seqs) == [job.seq for job in jobs]
-            assert not reply.deduped
-            for job in jobs:
-                queue.append(job)
-            self.model.seen()
-            queue.evict()
-
-    @rule(wanted=RECORDS, key=st.sampled_from(["k1", "k2"]))
-    def produce_unique(self, wanted: Wanted, key: str) -> None:
-        with self.step() as now:
-            queue = self.model.queue
-            (job,), (record,) = self.make([wanted], now, bare=False, key=key)
-            living = queue.unique(key)
-            if living is None and queue.is_full_for(1):
-                self.refused("topic_full", appends.produce, "q", [record])
-                return
-            reply = appends.produce(self.engine, "q", [record]).reply
-            assert (reply.first_seq, reply.deduped) == (living or job.seq, living is not None)
+            assert reply.deduped == (living is not None)
+            assert list(reply.seqs) == ([living] if living is not None else [job.seq for job in jobs])
             if living is None:
-                queue.append(job)
+                for job in jobs:
+                    queue.append(job)
                 self.model.seen()
                 queue.evict()
 
@@ -225,14 +230,18 @@ class QueueMachine(EngineMachine):
 
     # Claiming
 
-    @rule(
-        node=NODES,
-        max_count=st.integers(1, 5),
-        lease_ms=st.none() | LEASE_MS,
-        claim_id=st.sampled_from([None, None, "c1", "c2"]),
-        auto_ack=st.sampled_from([False, False, False, True]),
-    )
-    def claim(self, node: str, max_count: int, lease_ms: int | None, claim_id: str | None, auto_ack: bool) -> None:
+    @rule(**CLAIM)
+    def claim(self, **options: Any) -> None:
+        self.claim_with(**options)
+
+    @rule(**CLAIM)
+    def claim_too(self, **options: Any) -> None:
+        """The same again: rules are drawn alike, and this is what a queue is for."""
+        self.claim_with(**options)
+
+    def claim_with(
+        self, *, node: str, max_count: int, lease_ms: int | None, claim_id: str | None, auto_ack: bool
+    ) -> None:
         options = {
             "node": node,
             "max_count": max_count,
@@ -290,18 +299,24 @@ class QueueMachine(EngineMachine):
     # Settling
 
     @precondition(lambda self: self.model.queue.held())
-    @rule(
-        data=st.data(),
-        what=st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend"]),
-        by=st.sampled_from(["seqs", "seqs", "lease", "lease and seqs", "lease_ids"]),
-        strict=st.sampled_from([False, False, True]),
-        delay=st.none() | DELAYS,
-        lease_ms=LEASE_MS,
-    )
-    def settle(self, data: st.DataObject, what: str, by: str, strict: bool, delay: int | None, lease_ms: int) -> None:
+    @rule(**SETTLE)
+    def settle(self, **options: Any) -> None:
+        self.settle_with(**options)
+
+    @precondition(lambda self: self.model.queue.held())
+    @rule(**SETTLE)
+    def settle_too(self, **options: Any) -> None:
+        self.settle_with(**options)
+
+    def settle_with(
+        self, *, data: st.DataObject, what: str, by: str, strict: bool, delay: int | None, lease_ms: int
+    ) -> None:
         queue = self.model.queue
         held = queue.held()
         job = data.draw(st.sampled_from(held), label="job")
+        if what == "disconnect":
+            self.disconnect(job.lease)
+            return
         node = data.draw(st.sampled_from([job.node, job.node, job.node, "n1", "n2"]), label="node")
         near = sorted({other.seq for other in held} | set(queue.jobs) | {queue.head + 1, 1})
         seqs = (
@@ -325,6 +340,14 @@ class QueueMachine(EngineMachine):
                 self.extend(mine, skipped, options, now=now, lease_ms=lease_ms)
             else:
                 self.end(what, mine, skipped, options, now=now, delay=delay)
+
+    def disconnect(self, lease: int) -> None:
+        """A stream's connection goes away, and its leases with it."""
+        with self.step() as now:
+            leases.release(self.engine, self.engine.state.topics["q"], [lease])
+            for job in self.model.queue.held():
+                if job.lease == lease:
+                    self.model.queue.release(job, now)
 
     def sift(
         self, node: str, seqs: list[int] | None, lease: int | None, lease_ids: list[int] | None
@@ -372,17 +395,6 @@ class QueueMachine(EngineMachine):
         assert (reply.count, reply.skipped) == (len(mine), skipped)
         assert (reply.ready, reply.in_flight) == (len(queue.ready()), len(queue.held()))
 
-    @precondition(lambda self: self.model.queue.held())
-    @rule(data=st.data())
-    def disconnect(self, data: st.DataObject) -> None:
-        """A stream's connection goes away, and its leases with it."""
-        lease = data.draw(st.sampled_from(sorted({job.lease for job in self.model.queue.held()})))
-        with self.step() as now:
-            leases.release(self.engine, self.engine.state.topics["q"], [lease])
-            for job in self.model.queue.held():
-                if job.lease == lease:
-                    self.model.queue.release(job, now)
-
     # Removing and bringing back
 
     @rule(
@@ -393,9 +405,13 @@ class QueueMachine(EngineMachine):
     )
     def delete(self, name: str, seqs: list[int] | None, match: Any, before: int | None) -> None:
         queue = self.model.queue if name == "q" else self.model.dead
-        if queue is None or (seqs is None and match is None and before is None):
+        if queue is None:
             return
         with self.step():
+            if seqs is None and match is None and before is None:
+                if queue.head > 8:  # seldom: it is the end of everything there
+                    self.delete_topic(name)
+                return
             gone = [
                 job.seq
                 for job in queue.jobs.values()
@@ -409,52 +425,57 @@ class QueueMachine(EngineMachine):
             assert reply.earliest_seq == min(queue.jobs, default=queue.head + 1)
 
     @rule(
-        seqs=st.none() | st.lists(st.integers(1, 30), min_size=1, max_size=6),
+        name=st.sampled_from(["q", "dead"]),
+        seqs=st.sampled_from([None, None, [1, 2, 3, 5, 8, 13, 21]]),
         limit=st.none() | st.integers(1, 3),
         reset=st.booleans(),
         like=st.sampled_from([None, None, "bad", "max"]),
+        match=st.none() | MATCHES,
     )
-    def redrive_parked(self, seqs: list[int] | None, limit: int | None, reset: bool, like: str | None) -> None:
+    def redrive(self, name: str, **options: Any) -> None:
+        options["reset_deliveries"] = options.pop("reset")
+        options["reason_like"] = like = options.pop("like")
+        queue = self.model.queue if name == "q" else self.model.dead
+        if queue is None:
+            return
         with self.step():
-            queue = self.model.queue
-            back = [
-                seq
-                for seq in queue.in_state("parked")
-                if (seqs is None or seq in seqs) and (like is None or like in (queue.jobs[seq].parked or ""))
-            ][:limit]
-            options: dict[str, Any] = {"seqs": seqs, "limit": limit, "reset_deliveries": reset, "reason_like": like}
-            reply = letters.redrive(self.engine, "q", **options).reply
-            assert reply.seqs == back
-            for seq in back:
-                queue.jobs[seq].parked = None
-                if reset:
-                    queue.jobs[seq].deliveries = 0
-
-    @precondition(lambda self: self.model.dead is not None)
-    @rule(match=st.none() | MATCHES, limit=st.none() | st.integers(1, 3), reset=st.booleans())
-    def redrive_dead_letters(self, match: Any, limit: int | None, reset: bool) -> None:
-        with self.step():
-            queue, dead = self.model.queue, self.model.dead
-            assert dead is not None
-            moved: list[int] = []
-            wanted = [seq for seq in sorted(dead.jobs) if seq <= dead.visible]
-            wanted = [seq for seq in wanted if match is None or matches(match, dead.jobs[seq].tag)][:limit]
-            for seq in wanted:
-                if queue.is_full_for(1):
-                    break
-                letter = dead.jobs[seq]
-                assert letter.origin is not None
-                past = 0 if reset else letter.origin[1]
-                queue.append(Job(queue.head + 1, letter.data, letter.tag, deliveries=past, origin=letter.origin))
-                dead.remove([seq])
-                moved.append(seq)
-                self.model.seen()
-                queue.evict()
-            options: dict[str, Any] = {"match": match, "limit": limit, "reset_deliveries": reset}
-            if wanted and not moved:
-                self.refused("topic_full", letters.redrive, "dead", **options)
+            found = [
+                job
+                for seq, job in sorted(queue.jobs.items())
+                if (options["seqs"] is None or seq in options["seqs"])
+                and (options["match"] is None or matches(options["match"], job.tag))
+                and (like is None or like in (job.parked or (job.origin or ("", 0, ""))[2]))
+            ]
+            if name == "q":
+                self.unpark([job for job in found if job.parked is not None][: options["limit"]], options)
             else:
-                assert letters.redrive(self.engine, "dead", **options).reply.seqs == moved
+                self.send_back([job for job in found if job.seq <= queue.visible][: options["limit"]], options)
+
+    def unpark(self, jobs: list[Job], options: dict[str, Any]) -> None:
+        assert letters.redrive(self.engine, "q", **options).reply.seqs == [job.seq for job in jobs]
+        for job in jobs:
+            job.parked = None
+            if options["reset_deliveries"]:
+                job.deliveries = 0
+
+    def send_back(self, found: list[Job], options: dict[str, Any]) -> None:
+        queue, dead = self.model.queue, self.model.dead
+        assert dead is not None
+        moved: list[int] = []
+        for letter in found:
+            if queue.is_full_for(1):
+                break
+            assert letter.origin is not None
+            past = 0 if options["reset_deliveries"] else letter.origin[1]
+            queue.append(Job(queue.head + 1, letter.data, letter.tag, deliveries=past, origin=letter.origin))
+            dead.remove([letter.seq])
+            moved.append(letter.seq)
+            self.model.seen()
+            queue.evict()
+        if found and not moved:
+            self.refused("topic_full", letters.redrive, "dead", **options)
+        else:
+            assert letters.redrive(self.engine, "dead", **options).reply.seqs == moved
 
     # Looking
 
@@ -527,3 +548,4 @@ def matches(match: Any, tag: str | None) -> bool:
 
 
 TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(stateful_step_count=60)
