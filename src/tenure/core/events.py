@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.core.config import TopicConfig
+from tenure.errors import Corrupt
 
 __all__ = [
     "KINDS",
@@ -303,6 +304,11 @@ def kind_of(event: Event) -> int:
 
 
 def decode(kind: int, body: bytes) -> Event:
-    """The event in a frame's body."""
-    event: Event = _DECODERS[kind](body)
+    """The event in a frame's body. Raises Corrupt where there is none, or one that a newer version wrote."""
+    try:
+        event: Event = _DECODERS[kind](body)
+    except KeyError:
+        raise Corrupt(f"a frame of kind {kind} means nothing to this version", kind=kind) from None
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a frame of kind {kind} holds no such event: {error}", kind=kind) from error
     return event

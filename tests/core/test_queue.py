@@ -1,0 +1,183 @@
+"""Who holds what, step by step, with time as a number."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.core.backoff import Backoff
+from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Delivery, Ended, Lease, Queue
+from tenure.core.ranges import count
+
+
+def hold(queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w") -> Lease:
+    lease = Lease(number, node, 0, deadline, count(runs), runs)
+    queue.hold(lease)
+    return lease
+
+
+def pass_time(queue: Queue, now: int, *, backoff: Backoff | None = None) -> list[Ended]:
+    ended: list[Ended] = []
+    queue.pass_time(now, wall_offset_ms=0, backoff=backoff, ended=ended)
+    return ended
+
+
+def test_holding_moves_the_cursor_and_counts_nothing_for_fresh_jobs() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 3])
+    hold(queue, 2, [4, 2, 9, 1])
+    assert (queue.cursor, sorted(queue.in_flight), queue.deliveries) == (10, [1, 2, 3, 4, 5, 9], {})
+    assert (queue.held(1), queue.held(2), queue.held(3)) == ([1, 2, 3], [4, 5, 9], [])
+
+
+def test_a_lease_with_nothing_left_is_over() -> None:
+    queue = Queue()
+    lease = hold(queue, 1, [1, 2])
+    assert queue.let_go(1) is lease
+    assert (queue.held(1), lease.left) == ([2], 1)
+    queue.let_go(2)
+    assert queue.leases == {}
+    assert queue.let_go(2) is None
+
+
+def test_a_lease_ends_once_time_is_past_its_deadline() -> None:
+    queue = Queue()
+    hold(queue, 7, [1, 2], deadline=100)
+    assert queue.next_at == 101
+    assert pass_time(queue, 100) == []
+    assert pass_time(queue, 101) == [Ended(7, "w", 100, [1, 2])]
+    assert (list(queue.reclaim), queue.in_flight, queue.leases, queue.next_at) == ([1, 2], {}, {}, NEVER)
+    assert queue.deliveries == {1: 1, 2: 1}
+    assert pass_time(queue, 101) == [], "asking twice changes nothing"
+
+
+def test_leases_end_in_the_order_of_their_deadlines_however_far_time_jumps() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 1], deadline=300)
+    hold(queue, 2, [2, 1], deadline=100)
+    hold(queue, 3, [3, 1], deadline=200)
+    queue.extend([2, 1], deadline=400)
+    assert [ended.lease for ended in pass_time(queue, 10_000)] == [3, 1, 2]
+    assert queue.expired == 3
+
+
+def test_a_job_that_comes_back_is_counted_when_it_is_held_again() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 3])
+    pass_time(queue, 101)
+    hold(queue, 2, [2, 3], deadline=300)
+    assert queue.deliveries == {1: 1, 2: 2, 3: 2}, "4 is fresh"
+    assert list(queue.reclaim) == [1]
+
+
+def test_an_extend_of_some_splits_the_lease_under_its_number() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 5], deadline=100)
+    queue.extend([2, 1, 4, 1], deadline=500)
+    queue.extend([4, 1], deadline=50)
+    assert queue.held(1) == [1, 2, 3, 4, 5]
+    assert queue.next_at == 51
+    assert [ended.runs for ended in pass_time(queue, 51)] == [[4, 1]]
+    assert [ended.runs for ended in pass_time(queue, 101)] == [[1, 1, 3, 1, 5, 1]]
+    assert queue.held(1) == [2]
+    queue.let_go(2)
+    assert queue.leases == {}
+
+
+def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
+    queue = Queue()
+    queue.hold(Lease(1, "w", 0, 100, 2, [1, 2], "claim"))
+    queue.extend([2, 1], deadline=200)
+    pass_time(queue, 101)
+    assert queue.claims == {"claim": 1}
+    pass_time(queue, 201)
+    assert queue.claims == {}
+
+
+def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 1], deadline=100)
+    queue.extend([1, 1], deadline=300)
+    assert pass_time(queue, 200) == []
+    assert queue.next_at == 301
+    assert [ended.deadline for ended in pass_time(queue, 301)] == [300]
+
+
+def test_a_wait_ends_when_its_time_has_come() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 3])
+    for seq, due in ((1, 50), (2, 0), (3, 40)):
+        queue.let_go(seq)
+        queue.wait(seq, due, now=10)
+    assert (list(queue.reclaim), list(queue.delayed), queue.next_at) == ([2], [1, 3], 40)
+    pass_time(queue, 40)
+    assert (list(queue.reclaim), queue.next_at) == ([2, 3], 50)
+    pass_time(queue, 50)
+    assert (list(queue.reclaim), list(queue.delayed)) == ([1, 2, 3], [])
+
+
+def test_a_delayed_job_above_the_cursor_is_simply_fresh_again() -> None:
+    queue = Queue()
+    queue.wait(5, 50, now=0)
+    pass_time(queue, 50)
+    assert (list(queue.delayed), list(queue.reclaim)) == ([], [])
+
+
+def test_back_off_holds_an_expired_job_back_from_its_deadline_on() -> None:
+    queue, backoff = Queue(), Backoff(min_ms=30, max_ms=1000, factor=2, jitter=False)
+    hold(queue, 1, [1, 1], deadline=100)
+    pass_time(queue, 110, backoff=backoff)
+    assert (list(queue.delayed), queue.next_at) == ([1], 130)
+    pass_time(queue, 130, backoff=backoff)
+    hold(queue, 2, [1, 1], deadline=200)
+    pass_time(queue, 300, backoff=backoff)
+    assert list(queue.reclaim) == [1], "60 ms after its deadline have passed too"
+
+
+def test_parking_takes_a_job_out_of_every_line() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 2])
+    pass_time(queue, 101)
+    queue.park(1, "why")
+    assert (list(queue.reclaim), queue.parked) == ([2], {1: "why"})
+
+
+@pytest.mark.parametrize("count_known", [0, 50])
+def test_forgetting_a_range_forgets_all_that_is_known_in_it_and_nothing_else(count_known: int) -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 9 + count_known])
+    for seq in (2, 3, 4):
+        queue.let_go(seq)
+        queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
+    queue.wait(2, 0, now=0)
+    queue.wait(3, 500, now=0)
+    queue.park(4, "why")
+    queue.uniques, queue.uniques_by_seq = {"u": 5, "v": 8}, {5: "u", 8: "v"}
+    queue.forget_range(2, 7)
+    assert sorted(queue.in_flight) == [1, *range(7, 10 + count_known)]
+    assert (list(queue.reclaim), list(queue.delayed), queue.parked, queue.histories) == ([], [], {}, {})
+    assert (queue.deliveries, queue.uniques, queue.uniques_by_seq) == ({}, {"v": 8}, {8: "v"})
+    assert queue.leases[1].left == 4 + count_known
+
+
+def test_stories_are_bounded_by_job_and_by_number() -> None:
+    queue = Queue()
+    for number in range(DELIVERIES_KEPT + 5):
+        queue.remember(1, Delivery(number, "w", 0, 1, "nack"))
+    assert [delivery.lease for delivery in queue.histories[1]] == list(range(5, DELIVERIES_KEPT + 5))
+    for seq in range(2, HISTORIES_KEPT + 2):
+        queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
+    assert len(queue.histories) == HISTORIES_KEPT
+    assert 1 not in queue.histories, "the oldest story goes first"
+    assert queue.deliveries[1] == 1, "its count does not"
+
+
+def test_wall_delays_follow_the_offset() -> None:
+    queue = Queue()
+    queue.delayed.add(3)
+    queue.wall_delays.append(1000 << 64 | 3)
+    queue.plan(wall_offset_ms=900)
+    assert queue.next_at == 100
+    queue.pass_time(99, wall_offset_ms=900, backoff=None)
+    assert 3 in queue.delayed
+    queue.pass_time(50, wall_offset_ms=950, backoff=None)
+    assert 3 not in queue.delayed

@@ -1,0 +1,122 @@
+"""State written out and read back: nothing is forgotten, and equal states give equal bytes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tenure import Record, Settings
+from tenure.broker import appends, leases, letters, reads, routing, topics
+from tenure.broker.engine import Engine
+from tenure.core.queue import Ended
+from tenure.core.snapshot import (
+    dump_checkpoint,
+    dump_state,
+    dump_topic,
+    load_checkpoint,
+    load_state,
+    load_topic,
+)
+from tenure.core.state import State
+from tenure.log.memory import MemoryLog
+from tenure.testing.clock import ManualClock
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """An engine with something of everything in its state."""
+    clock = ManualClock()
+    engine = Engine(MemoryLog(), clock=clock, settings=Settings())
+    engine.recover()
+    topics.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "retry_backoff": {"min_ms": 50}})
+    topics.put_topic(engine, "t", {"cap_records": 3})
+    appends.produce(engine, "q", [b"%d" % number for number in range(20)])
+    at = clock.wall_ms() + 10**8
+    appends.produce(engine, "q", [Record(data=b"", delay_ms=5000), Record(data=b"", deliver_at=at)])
+    appends.produce(engine, "q", [Record(data=b"", unique_key="u", tag="x")], idempotency_key="k")
+    appends.produce(engine, "t", [b"1", b"2", b"3", b"4"], client_id="c", client_seq=4)
+    leases.claim(engine, "q", node="a", max_count=8, claim_id="claim")
+    leases.extend(engine, "q", node="a", seqs=[2, 3], lease_ms=50_000)
+    leases.nack(engine, "q", node="a", seqs=[4], delay_ms=0, reason="no")
+    leases.nack(engine, "q", node="a", seqs=[5], delay_ms=700)
+    leases.nack(engine, "q", node="a", seqs=[6], dead=True)
+    leases.ack(engine, "q", node="a", seqs=[7])
+    reads.delete_records(engine, "q", seqs=[12])
+    routing.put_router(engine, "r", source="t", dest="u", filter="x")
+    letters.redrive(engine, "q", limit=1)
+    clock.jump_wall(3600_000)
+    leases.claim(engine, "q", node="b", max_count=1)
+    return engine
+
+
+def test_a_checkpoint_reads_back_to_the_same_bytes(engine: Engine) -> None:
+    dumped = dump_checkpoint(engine.state)
+    loaded = load_checkpoint(dumped)
+    assert dump_checkpoint(loaded) == dumped
+    assert loaded.live_bytes == engine.state.live_bytes > 0
+    assert loaded.idempotency_keys == 1
+    assert loaded.next_lease == engine.state.next_lease
+    assert loaded.holders == engine.state.holders
+    assert loaded.wall_queues == engine.state.wall_queues
+
+
+def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine) -> None:
+    topic = engine.state.topics["q"]
+    loaded = load_topic(dump_topic(topic, now_ms=engine.state.log_ms))
+    assert topic.queue is not None
+    assert loaded.queue is not None
+    for name in ("cursor", "acked_max", "deliveries", "parked", "histories", "uniques", "claims", "dead_lettered"):
+        assert getattr(loaded.queue, name) == getattr(topic.queue, name), name
+    for name in ("reclaim", "delayed"):
+        assert list(getattr(loaded.queue, name)) == list(getattr(topic.queue, name)), name
+    assert loaded.queue.leases.keys() == topic.queue.leases.keys()
+    for number in topic.queue.leases:
+        assert loaded.queue.held(number) == topic.queue.held(number)
+    for later_ms in (0, 40_000, 60_000, 10**9):
+        now, told = engine.state.log_ms + later_ms, list[list[Ended]]()
+        for queue in (loaded.queue, topic.queue):
+            told.append([])
+            offset_ms, backoff = engine.state.wall_offset_ms, topic.config.retry_backoff
+            queue.pass_time(now, wall_offset_ms=offset_ms, backoff=backoff, ended=told[-1])
+        assert told[0] == told[1]
+        assert list(loaded.queue.reclaim) == list(topic.queue.reclaim)
+
+
+def test_a_delay_by_the_wall_clock_is_planned_again_once_the_offset_is_known(engine: Engine) -> None:
+    loaded = load_checkpoint(dump_checkpoint(engine.state))
+    for before, after in zip(engine.state.by_id.values(), loaded.by_id.values(), strict=True):
+        if before.queue is not None:
+            assert after.queue is not None
+            assert after.queue.next_at == before.queue.next_at
+
+
+def test_the_facts_about_the_broker_travel_alone(engine: Engine) -> None:
+    state = State()
+    load_state(state, dump_state(engine.state))
+    assert dump_state(state) == dump_state(engine.state)
+    assert [router.name for router in state.routers_from["t"]] == ["r"]
+    assert state.next_topic_id == engine.state.next_topic_id
+
+
+def test_two_roads_to_the_same_state_give_the_same_bytes() -> None:
+    """One acks its jobs in order, the other backwards and in pieces."""
+
+    def build(order: list[list[int]]) -> bytes:
+        clock = ManualClock()
+        engine = Engine(MemoryLog(), clock=clock, settings=Settings())
+        engine.recover()
+        topics.put_topic(engine, "q", {"type": "queue"})
+        appends.produce(engine, "q", [b"x"] * 10)
+        leases.claim(engine, "q", node="a", max_count=6)
+        for part in order:
+            leases.ack(engine, "q", node="a", seqs=part)
+        return dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)
+
+    assert build([[1, 2, 3, 5]]) == build([[5], [3], [2, 1]])
+
+
+def test_what_is_no_checkpoint_is_not_taken_for_one(engine: Engine) -> None:
+    dumped = dump_checkpoint(engine.state)
+    for damaged in (b"", dumped[:-1], b"\x00" + dumped):
+        with pytest.raises(msgspec.DecodeError):
+            load_checkpoint(damaged)
