@@ -1,0 +1,1 @@
+"""The /v0 contract on the wire: a thin layer over the broker."""

@@ -1,0 +1,184 @@
+"""The app: a table of routes, and the way from a request to a result.
+
+Deny by default: a route names the scopes it needs, and one that names none is open. No exception leaves ``handle``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+
+from tenure.errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    Denied,
+    Indeterminate,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    Overloaded,
+    TenureError,
+)
+from tenure.http.message import Later, Request, Response, Result
+
+__all__ = ["App", "Call", "Handler", "Route", "error_response"]
+
+log = logging.getLogger("tenure.http")
+
+_STATUS: dict[type[TenureError], int] = {
+    Invalid: 400,
+    Denied: 403,
+    NotFound: 404,
+    Conflict: 409,
+    LeaseLost: 412,
+    Overloaded: 429,
+    Indeterminate: 503,
+    Closed: 503,
+    Corrupt: 503,
+}
+_STATUS_BY_CODE = {
+    "unauthorized": 401,
+    "not_acceptable": 406,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "topic_full": 422,
+    "disk_full": 503,
+}
+_RETRY_AFTER_S = b"1"
+
+
+class Call:
+    """A request that found its route. ``names`` are the parts of the path that the route left open."""
+
+    __slots__ = ("names", "request")
+
+    def __init__(self, request: Request, names: dict[str, str]) -> None:
+        self.request = request
+        self.names = names
+
+
+Handler = Callable[[Any, Call], Result]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One method on one path. ``:name`` in the pattern stands for one segment.
+
+    ``scopes`` are those a key needs; an empty set is open to everybody. ``body`` is the schema of the request,
+    ``reply`` a name for the documentation; ``sse`` marks a stream, which alone may carry its token in the query.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+    scopes: frozenset[str] = frozenset()
+    body: type[msgspec.Struct] | None = None
+    summary: str = ""
+    sse: bool = False
+
+
+class App:
+    """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
+
+    ``admit`` is asked before a handler runs and raises Denied; it knows keys, scopes and prefixes.
+    """
+
+    def __init__(
+        self, context: Any, routes: Iterable[Route], *, admit: Callable[[Route, Call], None] | None = None
+    ) -> None:
+        self.context = context
+        self.routes = list(routes)
+        self._admit = admit
+        self._exact: dict[str, dict[str, Route]] = {}
+        self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
+        for pattern in dict.fromkeys(route.pattern for route in self.routes):
+            methods = {route.method: route for route in self.routes if route.pattern == pattern}
+            if ":" in pattern:
+                self._patterns.append((_compile(pattern), methods))
+            else:
+                self._exact[pattern] = methods
+
+    def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
+        """Answer a request. What goes wrong becomes an error body; nothing is raised."""
+        try:
+            route, call = self._find(request)
+            if self._admit is not None:
+                self._admit(route, call)
+            result = route.handler(self.context, call)
+        except TenureError as error:
+            return error_response(error, request)
+        except Exception:
+            return _unexpected(request)
+        if isinstance(result, (Response, Later)):
+            return result
+        return _guard(result, request)
+
+    def _find(self, request: Request) -> tuple[Route, Call]:
+        methods, names = self._exact.get(request.path), dict[str, str]()
+        if methods is None:
+            for pattern, candidates in self._patterns:
+                found = pattern.fullmatch(request.path)
+                if found is not None:
+                    methods, names = candidates, found.groupdict()
+                    break
+        if methods is None:
+            raise NotFound("there is nothing at this path", code="not_found")
+        wanted = "GET" if request.method == "HEAD" and "GET" in methods else request.method
+        route = methods.get(wanted)
+        if route is None:
+            allowed = sorted(methods | ({"HEAD": None} if "GET" in methods else {}))
+            raise MethodNotAllowed(f"{request.method} is not possible here", code="method_not_allowed", allow=allowed)
+        return route, Call(request, names)
+
+
+class MethodNotAllowed(TenureError):
+    """The path exists, the method does not: use one of those in ``allow``."""
+
+    default_code = "method_not_allowed"
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(
+        "/".join(f"(?P<{part[1:]}>[^/]*)" if part.startswith(":") else re.escape(part) for part in pattern.split("/"))
+    )
+
+
+async def _guard(work: Coroutine[Any, Any, Response], request: Request) -> Response:
+    try:
+        return await work
+    except TenureError as error:
+        return error_response(error, request)
+    except Exception:
+        return _unexpected(request)
+
+
+def error_response(error: TenureError, request: Request) -> Response:
+    """The error body of the contract, its status, and the headers that go with it."""
+    status = 405 if isinstance(error, MethodNotAllowed) else _STATUS_BY_CODE.get(error.code) or _status_of(error)
+    detail = {name: value for name, value in error.detail.items() if name != "allow"}
+    body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
+    if detail:
+        body["error"]["detail"] = detail
+    body["performance"] = {"server_total_ms": round(request.elapsed_ms, 3)}
+    response = Response(status, msgspec.json.encode(body), headers=[])
+    if isinstance(error, MethodNotAllowed):
+        response.headers.append((b"allow", ", ".join(error.detail["allow"]).encode()))
+    if status in (429, 503):
+        response.headers.append((b"retry-after", _RETRY_AFTER_S))
+    if status == 401:
+        response.headers.append((b"www-authenticate", b"Bearer"))
+    return response
+
+
+def _status_of(error: TenureError) -> int:
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def _unexpected(request: Request) -> Response:
+    """A bug of ours: say so without telling what is inside."""
+    log.exception("a handler failed", extra={"method": request.method, "path_length": len(request.path)})
+    return error_response(TenureError("the server met a fault of its own: report it; the outcome is unknown"), request)

@@ -1,0 +1,76 @@
+"""What passes between a protocol and the app."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tenure.broker.answer import Answer
+
+__all__ = ["Headers", "Later", "Request", "Response", "Result", "Send", "Stream"]
+
+T = TypeVar("T")
+Headers = list[tuple[bytes, bytes]]
+Send = Callable[[bytes], Awaitable[None]]
+"""Give bytes to the peer; returns once there is room for more, raises ConnectionError where the peer is gone or too
+slow.
+"""
+Stream = Callable[[Send], Coroutine[Any, Any, None]]
+"""The body of a response that does not end by itself; it is cancelled when the peer is gone."""
+
+
+class Request:
+    """One request, whole: the body has been read and is within its limit.
+
+    ``path`` is percent-decoded UTF-8 and split off its query; header names are lower case; a repeated header is
+    joined by ", ".
+    """
+
+    __slots__ = ("body", "client", "headers", "method", "path", "query", "started")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: str = "",
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        client: str = "",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers if headers is not None else {}
+        self.body = body
+        self.client = client
+        self.started = perf_counter()
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the request was read."""
+        return (perf_counter() - self.started) * 1000
+
+
+class Response(msgspec.Struct, gc=False):
+    """What goes back. A ``stream`` takes the place of the body; then no length is sent."""
+
+    status: int
+    body: bytes = b""
+    headers: Headers = []
+    content_type: bytes = b"application/json"
+    stream: Stream | None = None
+
+
+class Later(msgspec.Struct, Generic[T], gc=False):
+    """A response that waits for an answer's durability and for nothing else. ``render`` makes it from the reply."""
+
+    answer: Answer[T]
+    render: Callable[[T], Response]
+
+
+Result = Response | Later[Any] | Coroutine[Any, Any, Response]
+"""What a handler returns."""
