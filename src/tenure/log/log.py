@@ -17,7 +17,7 @@ from tenure.log.home import Frame, Position, SegmentInfo, UnknownPosition
 from tenure.log.opening import cannot, check_declared, clear_leftovers, load_or_create, repair
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
-from tenure.log.segment import SEGMENTS, Head, segment_name
+from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, segment_name
 from tenure.log.writer import OFFSET_MAX, SegmentWriter
 
 __all__ = ["SEGMENT_BYTES", "FileLog"]
@@ -150,6 +150,10 @@ class FileLog(SegmentWriter):
         self._last_offset, self._last_crc, self._dropped = end.last_offset, end.last_crc, end.dropped
         self._use(self._heads[-1], file, end=end.offset, capacity=capacity)
         try:
+            if end.offset == HEAD_BYTES and end.segment > 1 and self.preamble is not None:
+                # The roll was cut short before what the segment starts with became durable.
+                for entry in self.preamble():
+                    self._join(entry)
             self._append_own(KIND_EPOCH, b"")
             self.write()
             self._sync_now()
