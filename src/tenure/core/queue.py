@@ -26,6 +26,7 @@ HISTORIES_KEPT: Final = 10_000
 DELIVERIES_KEPT: Final = 32
 """How many deliveries of one job are kept."""
 _LOW: Final = (1 << 64) - 1
+_STALE_MIN: Final = 1_000
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
@@ -71,6 +72,7 @@ class Queue:
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``seasoned_max`` is the highest seq that was appended
     with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
+    ``watched`` holds leases by the deadline they are watched under, ``watches`` counts them, ended ones included.
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class Queue:
         "uniques_by_seq",
         "wall_delays",
         "watched",
+        "watches",
     )
 
     def __init__(self) -> None:
@@ -107,6 +110,7 @@ class Queue:
         self.in_flight: dict[int, Lease] = {}
         self.deadlines: list[int] = []
         self.watched: dict[int, list[Lease]] = {}
+        self.watches = 0
         self.reclaim = BitMap64()
         self.delayed = BitMap64()
         self.delays: list[int] = []
@@ -157,6 +161,18 @@ class Queue:
                 self.next_at = deadline + 1
         else:
             watched.append(lease)
+        self.watches += 1
+        if self.watches > _STALE_MIN and self.watches > 2 * len(self.leases) + _STALE_MIN:
+            self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Leases that ended early are still watched: let go of them once they outnumber the living."""
+        living = [part for first in self.leases.values() for part in _chain(first)]
+        self.watched = {}
+        for lease in living:
+            self.watched.setdefault(lease.queued, []).append(lease)
+        self.deadlines = sorted(self.watched)
+        self.watches = len(living)
 
     def held(self, number: int) -> list[int]:
         """The seqs still held under a lease number, ascending."""
@@ -231,6 +247,8 @@ class Queue:
         heappush(self.delays, due << 64 | seq)
         if due < self.next_at:
             self.next_at = due
+        if len(self.delays) > _STALE_MIN and len(self.delays) > 2 * len(self.delayed) + _STALE_MIN:
+            self.delays = sorted(entry for entry in self.delays if entry & _LOW in self.delayed)
 
     def remember(self, seq: int, delivery: Delivery) -> None:
         """Keep the story of a delivery that failed, and count it for the next one."""
@@ -321,7 +339,9 @@ class Queue:
         deadlines, those of one deadline in the order they were given.
         """
         lowest = NEVER
-        for lease in sorted(self.watched.pop(deadline), key=_number):
+        watched = self.watched.pop(deadline)
+        self.watches -= len(watched)
+        for lease in sorted(watched, key=_number):
             if lease.queued != deadline or not lease.left:
                 continue
             if lease.deadline > deadline:
