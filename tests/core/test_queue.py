@@ -181,3 +181,20 @@ def test_wall_delays_follow_the_offset() -> None:
     assert 3 in queue.delayed
     queue.pass_time(50, wall_offset_ms=950, backoff=None)
     assert 3 not in queue.delayed
+
+
+def test_leases_that_ended_early_do_not_pile_up_until_their_deadline():
+    queue = Queue()
+    for number in range(1, 20_001):
+        queue.hold(Lease(number, "w", 0, 86_400_000 + number, 1, [number, 1]))
+        queue.let_go(number)
+    assert queue.watches <= 2_001
+    assert len(queue.deadlines) <= 2_001
+
+
+def test_delays_of_jobs_that_are_gone_do_not_pile_up():
+    queue = Queue()
+    for seq in range(1, 20_001):
+        queue.wait(seq, 1_000_000 + seq, now=0)
+        queue.forget(seq)
+    assert len(queue.delays) <= 2_001

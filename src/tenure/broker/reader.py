@@ -17,7 +17,7 @@ from tenure.log.home import Log
 __all__ = ["Frame", "Reader", "Table"]
 
 _CACHE_FROM_BYTES = 2048
-_TABLES_MAX = 1024
+_TABLES_MAX = 256
 _YOUNG_BYTES = 2 << 20
 _ENTRY_BYTES = 300
 

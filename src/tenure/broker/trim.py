@@ -20,7 +20,10 @@ from tenure.core.piece import Piece, Spot
 from tenure.core.snapshot import dump_topic
 from tenure.core.topic import Topic
 
-__all__ = ["trim_due", "trim_step"]
+__all__ = ["Taken", "carried", "fits", "trim_due", "trim_step"]
+
+Taken = tuple[Spot, Frame, list[int]]
+"""A frame, where it lies, and the runs of its seqs that are still wanted."""
 
 _SPREAD_MS = 1_000
 _LOOK_BYTES = 64
@@ -95,7 +98,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
 
     What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
     """
-    taken: list[tuple[Spot, Frame, list[int]]] = []
+    taken: list[Taken] = []
     index, size = max(bisect_right(piece.firsts, topic.floor) - 1, 0), 1
     while index < len(piece.firsts) and size < budget:
         spot = piece.spot(index)
@@ -103,7 +106,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         size += _LOOK_BYTES
         if alive:
             frame = engine.reader.frame(spot[1])
-            if taken and not _fits(topic, taken[0], spot, frame):
+            if taken and not fits(topic, taken[0], spot, frame):
                 break
             taken.append((spot, frame, alive))
             size += spot[2]
@@ -112,7 +115,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
     if not taken:
         topic.cut_frames(piece.firsts[0], end)
         return size
-    event = _carried(engine, topic, taken, lo=piece.firsts[0], hi=end)
+    event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
     engine.commit(event, topic.id, urgent=True)
     return size
 
@@ -128,7 +131,7 @@ def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
     return topic.live_runs(piece.firsts[index], end)
 
 
-def _fits(topic: Topic, first: tuple[Spot, Frame, list[int]], spot: Spot, frame: Frame) -> bool:
+def fits(topic: Topic, first: Taken, spot: Spot, frame: Frame) -> bool:
     """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age.
 
     A frame has the age of its youngest record, so all of it goes that much later than its oldest should. That one is
@@ -140,7 +143,8 @@ def _fits(topic: Topic, first: tuple[Spot, Frame, list[int]], spot: Spot, frame:
     return not topic.config.ttl_ms or spot[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
 
 
-def _carried(engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[int]]], *, lo: int, hi: int) -> Carried:
+def carried(now: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
+    """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``."""
     seqs: list[int] = []
     ats: list[int] = []
     tss: list[int] = []
@@ -153,5 +157,4 @@ def _carried(engine: Engine, topic: Topic, taken: list[tuple[Spot, Frame, list[i
                 tss.append(frame.ts if frame.tss is None else frame.tss[index])
                 blobs.append(frame.blob(index))
     ends = array("I", accumulate(map(len, blobs))).tobytes()
-    now = engine.now()
     return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), taken[0][1].plain)

@@ -27,6 +27,7 @@ __all__ = [
     "KIND_SEAL",
     "LAST",
     "FoundFrame",
+    "Read",
     "checksum",
     "encode_batch",
     "find_frames",
