@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tenure import Broker
-from tenure.broker import reads
+from tenure.broker import reads, topics
 from tenure.broker.replies import Claim
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
@@ -156,6 +156,32 @@ def test_fault_4_names_that_no_directory_sync_made_durable_are_not_needed(name: 
         with pytest.raises(PowerLoss):
             scenario.story(Session(disk, ledger, clock))
         survive(disk.crash(mode, seed=call), ledger, clock, power_lost=True)
+
+
+def test_fault_3_a_segment_born_without_its_first_batch_still_stands_alone_later() -> None:
+    """Fault 3: power goes between a roll and its first write; then every segment before it is dropped."""
+    session = Session(SimDisk(1), Ledger(), ManualClock())
+    session.queue(lease_ms=1000)
+    session.call(topics.put_topic, "gone", {})
+    session.call(topics.delete_topic, "gone")
+    session.route("copier", source="log", dest="copied")
+    session.sync()
+    while len(session.log.segments()) == 1:
+        session.produce(1, size=500)
+    born = session.log.segments()[-1].number
+    session = reopened(session.disk.crash("lost"), session)
+    assert session.log.segments()[-1].number == born
+    while session.log.segments()[0].number < born:
+        session.produce(2, size=400)
+        session.sync()
+        session.ack(session.claim(10))
+        session.trim()
+    check_fold(session.engine)
+    session.sync()
+    again = reopened(session.disk.crash("lost"), session)
+    assert again.engine.state.routers["copier"].source == "log"
+    assert again.engine.state.next_topic_id == session.engine.state.next_topic_id
+    survive(session.disk.crash("lost"), session.ledger, session.clock, power_lost=True)
 
 
 def unsynced(session: Session, count: int) -> list[tuple[int, int]]:

@@ -195,7 +195,7 @@ def check_leases(log_events: Iterable[events.Event]) -> None:
     known: set[int] = set()
     for event in log_events:
         match event:
-            case events.TopicPut():
+            case events.TopicPut() if event.created:
                 known.add(event.topic)
             case events.TopicCarried():
                 if event.topic not in known:
