@@ -24,6 +24,7 @@ from tenure.errors import (
     Overloaded,
     TenureError,
 )
+from tenure.http.keys import Key
 from tenure.http.message import Later, Request, Response, Result
 
 __all__ = ["App", "Call", "Handler", "Route", "error_response"]
@@ -53,13 +54,18 @@ _RETRY_AFTER_S = b"1"
 
 
 class Call:
-    """A request that found its route. ``names`` are the parts of the path that the route left open."""
+    """A request that found its route. ``names`` are the parts of the path that the route left open.
 
-    __slots__ = ("names", "request")
+    ``key`` is the key it came with and ``key_id`` a name for it that is no secret; None and "" where there are no keys.
+    """
+
+    __slots__ = ("key", "key_id", "names", "request")
 
     def __init__(self, request: Request, names: dict[str, str]) -> None:
         self.request = request
         self.names = names
+        self.key: Key | None = None
+        self.key_id = ""
 
 
 Handler = Callable[[Any, Call], Result]
@@ -84,15 +90,22 @@ class Route(msgspec.Struct, frozen=True):
 class App:
     """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
 
-    ``admit`` is asked before a handler runs and raises Denied; it knows keys, scopes and prefixes.
+    ``admit`` is asked before a handler runs and raises Denied; it knows keys, scopes and prefixes. ``track`` is given
+    what the handler answers, and may count what stays open.
     """
 
     def __init__(
-        self, context: Any, routes: Iterable[Route], *, admit: Callable[[Route, Call], None] | None = None
+        self,
+        context: Any,
+        routes: Iterable[Route],
+        *,
+        admit: Callable[[Route, Call], None] | None = None,
+        track: Callable[[Call, Result], Result] | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
         self._admit = admit
+        self._track = track
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
         for pattern in dict.fromkeys(route.pattern for route in self.routes):
@@ -109,6 +122,8 @@ class App:
             if self._admit is not None:
                 self._admit(route, call)
             result = route.handler(self.context, call)
+            if self._track is not None:
+                result = self._track(call, result)
         except TenureError as error:
             return error_response(error, request)
         except Exception:
