@@ -94,13 +94,18 @@ def test_inspect_refuses_a_damaged_directory_in_one_line(tenure: Tenure, damaged
     assert error["detail"]["file"] == "segments/0000000001.log"
 
 
-def test_salvage_of_a_sound_directory_saves_everything(tenure: Tenure, data: Path, tmp_path: Path):
+def test_salvage_of_a_sound_directory_saves_every_record(tenure: Tenure, data: Path, tmp_path: Path):
     before = contents(data)
     done = tenure("salvage", data, tmp_path / "new")
     assert (done.returncode, done.stderr) == (0, "")
+    assert "saved 98 records in 2 topics" in done.stdout
+    assert "leases, delivery counts" in done.stdout, "what is always given up is said"
     assert contents(data) == before, "nothing was changed"
-    kept = [loaded(tenure("inspect", where, "--json").stdout) for where in (data, tmp_path / "new")]
-    assert kept[0]["topics"] == kept[1]["topics"]
+    old, new = (loaded(tenure("inspect", where, "--json").stdout) for where in (data, tmp_path / "new"))
+    assert new["topics"][1].pop("queue")["ready"] == 48, "nobody holds anything any more"
+    assert old["topics"][1].pop("queue")["in_flight"] == 3
+    assert new["topics"] == old["topics"]
+    assert [(each["router"], each["cursor"]) for each in new["routers"]] == [("copy", 50)]
 
 
 def test_salvage_lists_what_it_gives_up(tenure: Tenure, damaged: Path, tmp_path: Path):
@@ -110,9 +115,29 @@ def test_salvage_lists_what_it_gives_up(tenure: Tenure, damaged: Path, tmp_path:
     assert done.returncode == 1
     found = loaded(done.stdout)
     assert [problem["lost_batches"] for problem in found["problems"]] == [1]
-    assert found["into"] == str(tmp_path / "new")
+    assert (found["into"], found["opens"], found["ok"]) == (str(tmp_path / "new"), True, False)
+    kept = {each["topic"]: (each["records"], each["lost"], each["declared"]) for each in found["topics"]}
+    assert kept["orders"] == (38, [[31, 40]], True), "the ten of the damaged call"
+    assert found["given_up"]
     assert contents(damaged) == before, "nothing was changed"
-    assert (tmp_path / "new" / "segments" / "0000000001.log").is_file()
+    shown = tenure("salvage", damaged, tmp_path / "again")
+    assert shown.returncode == 1
+    assert "31..40" in shown.stdout
+
+
+def test_a_salvaged_directory_can_be_worked_with(tenure: Tenure, damaged: Path, tmp_path: Path):
+    assert tenure("salvage", damaged, tmp_path / "new").returncode == 1
+
+    async def work() -> tuple[list[int], int]:
+        async with await Broker.open(tmp_path / "new") as broker:
+            claim = await broker.claim("orders", node="worker", max_count=100)
+            assert not (await broker.ack("orders", node="worker", seqs=claim.seqs)).skipped
+            return claim.seqs, (await broker.produce("orders", [b"1"])).first_seq
+
+    left, fresh = asyncio.run(work())
+    assert left == [*range(3, 31), *range(41, 51)]
+    assert fresh == 51
+    assert tenure("verify", tmp_path / "new").returncode == 0
 
 
 def test_salvage_writes_into_an_empty_directory_only(tenure: Tenure, data: Path, tmp_path: Path):
@@ -144,6 +169,16 @@ def test_a_directory_without_a_log_is_wrong_usage(tenure: Tenure, command: str, 
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert why in done.stderr
     assert list(tmp_path.iterdir()) == [], "nothing was created"
+
+
+def test_salvage_makes_no_directory_out_of_checkpoints_alone(tenure: Tenure, data: Path, tmp_path: Path):
+    """Oracle f: an empty directory would look like an answer."""
+    for segment in (data / "segments").iterdir():
+        segment.unlink()
+    done = tenure("salvage", data, tmp_path / "new")
+    assert done.returncode == 1
+    assert "the log itself is missing" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])

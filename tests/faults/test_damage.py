@@ -10,16 +10,27 @@ import pytest
 
 from tenure import Broker
 from tenure.broker import reads, topics
+from tenure.broker.rebuild import rebuild
 from tenure.broker.replies import Claim
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
-from tenure.log import FileLog, checkpoint
-from tenure.log.salvage import salvage
+from tenure.log import checkpoint
 from tenure.log.segment import HEAD_BYTES, segment_name
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import CrashMode, PowerLoss, SimDisk
 from tests.faults.scenarios import SCENARIOS, old_segments, started
-from tests.faults.world import SETTINGS, Ledger, Session, check_fold, picture, picture_of, records, refold, survive
+from tests.faults.world import (
+    SETTINGS,
+    Ledger,
+    Session,
+    check_fold,
+    drain,
+    picture,
+    picture_of,
+    records,
+    refold,
+    survive,
+)
 
 World = tuple[SimDisk, Ledger, ManualClock]
 
@@ -272,11 +283,11 @@ def test_fault_7_a_flipped_bit_is_refused_with_its_place_and_salvage_says_what_i
         assert refused.value.detail["offset"] <= bit // 8 < refused.value.detail["end"]
         assert world.content(segment_name(segment.number)) == before, "refused, and yet changed"
         target = SimDisk(number)
-        report = salvage(world.kill(), target, segment_bytes=SETTINGS.segment_bytes)
+        report = rebuild(world.kill(), target, clock=session.clock, settings=SETTINGS).found
         assert [problem for problem in report.problems if problem.last_batch >= problem.first_batch]
-        saved = FileLog.open(target, segment_bytes=SETTINGS.segment_bytes)
-        assert len(list(saved.replay())) == report.frames
-        saved.close()
+        saved = reopened(target, session)
+        check_fold(saved.engine)
+        assert set(drain(saved.engine, saved.clock)) <= session.ledger.sent
 
 
 async def test_fault_7_a_broker_does_not_start_on_a_damaged_log() -> None:

@@ -6,8 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
+from tenure.broker.rebuild import rebuild
 from tenure.cli.inspect import open_disk, replay
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.screen import Payload, Shown, count, escape, size, table
@@ -16,14 +18,15 @@ from tenure.core.invariants import invariants
 from tenure.core.snapshot import load_topic
 from tenure.errors import Conflict, TenureError
 from tenure.log.disk import Disk, PosixDisk
-from tenure.log.salvage import salvage
-from tenure.log.survey import Problem, Report, Survey
+from tenure.log.problems import Problem, Report
+from tenure.log.survey import Survey
 
 __all__ = ["salvaged", "show", "verified"]
 
 _NAMING = frozenset(kind for kind, event in KINDS.items() if event in (TopicPut, TopicCarried))
 _LOOKS_MAX = 3
-_PROBLEMS_SHOWN = 50
+_LINES_MAX = 50
+_RANGES_MAX = 5
 
 
 def verified(directory: Path) -> Shown:
@@ -50,26 +53,35 @@ def salvaged(directory: Path, into: Path) -> Shown:
     with suppress(OSError):  # what cannot even be locked, on a read-only mount, no broker can be writing
         source.lock()
     try:
-        _, names = _survey(source)
-        report = salvage(source, into)
+        rebuilt = rebuild(source, into)
     finally:
         source.unlock()
-    payload, code = _payload(directory, report, names)
+    payload, _ = _payload(directory, rebuilt.found, {topic.id: topic.topic for topic in rebuilt.topics})
+    payload["ok"] = rebuilt.complete
     payload["into"] = str(into)
-    payload["opens"], payload["opens_error"] = True, None
+    payload["topics"] = msgspec.to_builtins(rebuilt.topics)
+    payload["routers"] = msgspec.to_builtins(rebuilt.routers)
+    payload["given_up"] = list(rebuilt.given_up)
+    payload["opens"], payload["opens_error"] = _opens(into)
+    return payload, OK if rebuilt.complete and payload["opens"] else PROBLEM
+
+
+def _opens(directory: Path) -> tuple[bool, str | None]:
+    """Whether a broker can work with a directory, and else why not."""
     try:
-        invariants(replay(PosixDisk(into, create=False)).state)
-    except (TenureError, AssertionError, LookupError) as error:
-        about = error.message if isinstance(error, TenureError) else f"{type(error).__name__}: {error}"
-        payload["opens"], payload["opens_error"], code = False, about, PROBLEM
-    return payload, code
+        invariants(replay(PosixDisk(directory, create=False)).state)
+    except TenureError as error:
+        return False, error.message
+    except (AssertionError, LookupError) as error:
+        return False, f"{type(error).__name__}: {error}"
+    return True, None
 
 
 def _survey(disk: Disk) -> tuple[Report, dict[int, str]]:
     """Go through a log; also learn the names of its topics, because a problem knows only their numbers."""
     survey = Survey(disk)
     names: dict[int, str] = {}
-    for frames in survey.batches():
+    for frames, _ in survey.batches():
         for kind, topic, _, body in frames:
             if kind in _NAMING:
                 event = decode(kind, body)
@@ -106,32 +118,58 @@ def show(console: Console, payload: Payload) -> None:
     """The same for people."""
     problems, torn = payload["problems"], payload["torn"]
     whole = f"{count(payload['batches'], 'batch', 'batches')} in {count(payload['segments'], 'segment')}"
-    if "into" in payload:
-        console.print(f"saved {whole} into {escape(payload['into'])}; {escape(payload['directory'])} was not changed")
-    else:
-        console.print(f"{whole} are whole")
+    console.print(f"{whole} are whole")
     if torn is not None:
         where = f"{torn['file']} bytes {torn['offset']}..{torn['end']}"
         console.print(f"a torn tail of {size(torn['end'] - torn['offset'])} ({where}): nobody was told it is durable")
     if not problems:
         console.print("no problems found")
     else:
-        lost = sum(problem["lost_batches"] for problem in problems)
-        console.print(f"{count(len(problems), 'problem')}, {count(lost, 'batch', 'batches')} lost:")
-        table(console, ("file", "bytes", "batches", "topics", "why"), map(_row, problems[:_PROBLEMS_SHOWN]))
-        if len(problems) > _PROBLEMS_SHOWN:
-            console.print(f"and {len(problems) - _PROBLEMS_SHOWN:,} more problems; --json lists them all")
-        if "into" not in payload:
-            console.print(f"next: stop the broker, then tenure salvage {escape(payload['directory'])} NEW_DIRECTORY")
+        broken = sum(problem["lost_batches"] for problem in problems)
+        console.print(f"{count(len(problems), 'problem')}, {count(broken, 'batch', 'batches')} broken:")
+        table(console, ("file", "bytes", "batches", "topics", "why"), map(_row, problems[:_LINES_MAX]))
+        _say_rest(console, len(problems), "problems")
     if "into" in payload:
-        if payload["opens"]:
-            console.print(f"the new directory reads back whole: open it in place of {escape(payload['directory'])}")
-        else:
-            why = escape(payload["opens_error"])
-            console.print(f"but what was saved does not fold to a sound state without what was given up: {why}")
-            console.print(
-                "do not open it for work: restore the damaged segment from a copy, or ask the producers again"
-            )
+        _show_saved(console, payload)
+    elif problems:
+        console.print(f"next: stop the broker, then tenure salvage {escape(payload['directory'])} NEW_DIRECTORY")
+
+
+def _show_saved(console: Console, payload: Payload) -> None:
+    """What a salvage kept, what it gave up, and what to do now."""
+    topics = payload["topics"]
+    records = count(sum(topic["records"] for topic in topics), "record")
+    old, new = escape(payload["directory"]), escape(payload["into"])
+    console.print(f"saved {records} in {count(len(topics), 'topic')} into {new}; {old} was not changed")
+    rows = ((each["topic"], each["type"], each["records"], _seqs(each["lost"])) for each in topics[:_LINES_MAX])
+    table(console, ("topic", "type", "records#", "lost seqs"), rows)
+    _say_rest(console, len(topics), "topics")
+    for topic in topics[:_LINES_MAX]:
+        if not topic["declared"]:
+            console.print(f"{topic['topic']}: its name and config are lost; put a config, or redrive it elsewhere")
+    for router in payload["routers"][:_LINES_MAX]:
+        if router["passed_over"]:
+            passed = _seqs(router["passed_over"])
+            console.print(f"router {escape(router['router'])} has not copied {passed} of {router['source']}")
+    console.print("not kept:")
+    for line in payload["given_up"]:
+        console.print(f"- {escape(line)}")
+    if payload["opens"]:
+        console.print(f"the new directory reads back whole: open it in place of {old}")
+    else:
+        console.print(
+            f"but it does not read back: {escape(payload['opens_error'])}. Keep {old}; this is a bug in tenure"
+        )
+
+
+def _say_rest(console: Console, found: int, what: str) -> None:
+    if found > _LINES_MAX:
+        console.print(f"and {found - _LINES_MAX:,} more {what}; --json lists them all")
+
+
+def _seqs(ranges: list[list[int]]) -> str:
+    shown = [str(first) if first == last else f"{first}..{last}" for first, last in ranges[:_RANGES_MAX]]
+    return ", ".join(shown) + (f" and {len(ranges) - _RANGES_MAX:,} more ranges" if len(ranges) > _RANGES_MAX else "")
 
 
 def _row(problem: dict[str, Any]) -> tuple[str, str, str, str, str]:

@@ -165,7 +165,7 @@ class Survey:
         length = unpack_header(header)[0] if len(header) == HEADER_BYTES else 0
         frame = read(length, HEAD_BYTES) if length >= HEADER_BYTES else b""
         if frame and len(frame) == length and checksum(frame, salt) == unpack_header(frame)[1]:
-            return max(unpack_header(frame)[3], self._next)
+            return max(self._next, int(unpack_header(frame)[3]))
         return max(1, self._next)
 
     def _whole(self, walk: Walk, limit: int) -> Iterator[Batch]:

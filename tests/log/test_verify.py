@@ -1,16 +1,14 @@
-"""Verify lists every problem and changes nothing; salvage saves what is whole and lists what it gives up."""
+"""A survey gives everything that is whole, verify lists every problem, and neither changes anything."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
-import pytest
-
-from tenure.errors import Conflict
-from tenure.log import FileLog, Frame, PosixDisk
-from tenure.log.salvage import Report, salvage, verify
+from tenure.log import Frame, checkpoint
+from tenure.log.revisit import Revisit
 from tenure.log.segment import HEAD_BYTES, list_heads, segment_name
+from tenure.log.survey import Survey
+from tenure.log.verify import Report, verify
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 
@@ -26,15 +24,19 @@ def chain(segments: int = 4) -> tuple[SimDisk, Model]:
     return disk, model
 
 
-def saved(disk: SimDisk) -> tuple[list[tuple[int, int, bytes]], Report]:
+def surveyed(disk: SimDisk) -> tuple[list[tuple[int, int, bytes]], Report]:
+    """The frames of every whole batch, and the report; all frames read back where they were found."""
     before = {name: disk.content(name) for name in disk.names()}
-    target = SimDisk(2)
-    report = salvage(disk, target, segment_bytes=2048)
-    assert {name: disk.content(name) for name in disk.names()} == before, "the old directory is not changed"
-    log, frames = open_log(target)
-    log.close()
-    assert report == verify(disk)
-    return [(kind, topic, body) for kind, topic, _, body in frames], report
+    survey = Survey(disk)
+    batches = list(survey.batches())
+    revisit = Revisit(survey)
+    for frames, _ in batches:
+        for kind, topic, location, body in frames:
+            assert revisit.read(location) == (kind, topic, body)
+    revisit.close()
+    assert {name: disk.content(name) for name in disk.names()} == before, "the directory is not changed"
+    assert survey.report() == verify(disk)
+    return [_entry(frame) for frames, whole in batches if whole for frame in frames], survey.report()
 
 
 def without(model: Model, report: Report) -> list[tuple[int, int, bytes]]:
@@ -46,9 +48,9 @@ def _entry(frame: Frame) -> tuple[int, int, bytes]:
     return frame[0], frame[1], frame[3]
 
 
-def test_a_sound_log_has_no_problems_and_is_saved_whole() -> None:
+def test_a_sound_log_has_no_problems_and_is_given_whole() -> None:
     disk, model = chain()
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     assert report.problems == []
     assert report.torn is None
     assert report.segments == 4
@@ -56,13 +58,13 @@ def test_a_sound_log_has_no_problems_and_is_saved_whole() -> None:
     assert entries == [_entry(frame) for _, frame in model.history]
 
 
-def test_a_damaged_batch_is_given_up_by_name_and_the_rest_is_saved() -> None:
+def test_a_damaged_batch_is_given_up_by_name_and_the_rest_is_surveyed() -> None:
     """Fault 7."""
     disk, model = chain()
     batch, (_, topic, location, _) = model.history[4]
     offset = location & 0xFFFFFFFF
     disk.flip_bit(segment_name(location >> 32), (offset + 50) * 8)
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     [problem] = report.problems
     assert (problem.first_batch, problem.last_batch) == (batch, batch)
     assert problem.file == segment_name(location >> 32)
@@ -73,7 +75,7 @@ def test_a_damaged_batch_is_given_up_by_name_and_the_rest_is_saved() -> None:
 
 
 def test_every_single_flip_costs_at_most_one_batch() -> None:
-    """Fault 7: random flips; what is saved and what is listed add up to everything."""
+    """Fault 7: random flips; what is given and what is listed add up to everything."""
     disk, model = chain()
     random = Random(5)
     for _ in range(300):
@@ -84,7 +86,7 @@ def test_every_single_flip_costs_at_most_one_batch() -> None:
         if bit >> 3 in range(8, 12):
             continue  # That would be a newer format, which is not looked into.
         world.flip_bit(segment_name(head.number), bit)
-        entries, report = saved(world)
+        entries, report = surveyed(world)
         assert len(report.problems) == 1, report
         assert entries == without(model, report)
         assert len(entries) >= len(model.history) - 2
@@ -95,7 +97,7 @@ def test_several_wounds_are_all_listed() -> None:
     for number in (1, 2, 3):
         disk.flip_bit(segment_name(number), 300 * 8)
         disk.flip_bit(segment_name(number), 1000 * 8)
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     assert len(report.problems) == 6
     assert entries == without(model, report)
 
@@ -105,7 +107,7 @@ def test_a_missing_segment_is_listed_with_its_batches() -> None:
     disk, model = chain()
     heads = list_heads(disk)
     disk.remove(segment_name(2))
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     [problem] = report.problems
     assert problem.file == segment_name(2)
     assert (problem.first_batch, problem.last_batch) == (heads[1].first_batch, heads[2].first_batch - 1)
@@ -116,7 +118,7 @@ def test_a_cut_segment_gives_up_only_what_was_cut_off() -> None:
     """Fault 10."""
     disk, model = chain()
     disk.put(segment_name(2), disk.content(segment_name(2))[:700])
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     assert entries == without(model, report)
     assert len(entries) > len(model.history) - 16
 
@@ -127,7 +129,7 @@ def test_swapped_segments_are_put_in_order() -> None:
     two, three = disk.content(segment_name(2)), disk.content(segment_name(3))
     disk.put(segment_name(2), three)
     disk.put(segment_name(3), two)
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     assert len(report.problems) == 2
     assert entries == [_entry(frame) for _, frame in model.history]
 
@@ -135,7 +137,7 @@ def test_swapped_segments_are_put_in_order() -> None:
 def test_a_damaged_head_does_not_cost_its_segment() -> None:
     disk, model = chain()
     disk.flip_bit(segment_name(2), 20 * 8)
-    entries, report = saved(disk)
+    entries, report = surveyed(disk)
     assert [problem.file for problem in report.problems] == [segment_name(2)]
     assert (report.problems[0].offset, report.problems[0].end) == (0, HEAD_BYTES)
     assert entries == [_entry(frame) for _, frame in model.history]
@@ -162,7 +164,7 @@ def test_a_torn_tail_is_told_apart_from_damage() -> None:
     assert report.problems == []
     assert report.torn is not None
     assert report.torn.first_batch == log.written_batch
-    assert saved(disk.kill())[0] == [(20, 1, b"kept")]
+    assert surveyed(disk.kill())[0] == [(20, 1, b"kept")]
 
 
 def test_unreadable_pages_cost_only_what_lies_in_them() -> None:
@@ -176,30 +178,72 @@ def test_unreadable_pages_cost_only_what_lies_in_them() -> None:
         return pread(file, count, offset)
 
     disk.pread = refusing  # type: ignore[method-assign]
-    target = SimDisk(2)
-    report = salvage(disk, target, segment_bytes=2048)
+    entries, report = surveyed(disk)
     assert report.problems
-    frames = open_log(target)[1]
-    assert [_entry(frame) for frame in frames] == without(model, report)
+    assert entries == without(model, report)
 
 
-def test_a_salvaged_log_goes_on_above_the_old_epochs(tmp_path: Path) -> None:
-    for _ in range(5):
-        log = FileLog.open(PosixDisk(tmp_path / "old"), segment_bytes=4096)
-        list(log.replay())
-        log.append([(20, 1, b"x")])
-        log.close()
-    salvage(tmp_path / "old", tmp_path / "new")
-    log = FileLog.open(PosixDisk(tmp_path / "new"))
-    assert len(list(log.replay())) == 5
-    assert log.epoch > 5
+def test_what_is_whole_of_a_broken_batch_is_given_as_such() -> None:
+    """Fault 7: a batch of a hundred calls does not go with one of them."""
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    model.append(log, [(20, number, b"%03d" % number) for number in range(1, 10)])
     log.close()
+    _, (_, _, location, _) = model.history[3]
+    disk.flip_bit(segment_name(1), ((location & 0xFFFFFFFF) + 38) * 8)
+    parts = [frame for frames, whole in Survey(disk).batches() if not whole for frame in frames]
+    assert parts == [frame for _, frame in model.history if frame[2] != location]
+    [problem] = verify(disk).problems
+    assert problem.topics == tuple(range(1, 10))
 
 
-def test_it_never_writes_into_a_directory_that_holds_a_log(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        log = FileLog.open(PosixDisk(tmp_path / name), segment_bytes=4096)
-        list(log.replay())
-        log.close()
-    with pytest.raises(Conflict):
-        salvage(tmp_path / "old", tmp_path / "new")
+def test_no_head_at_all_does_not_cost_what_lies_behind() -> None:
+    """The salt is found again from the frames themselves, also if some of these are damaged too."""
+    for segments in (1, 3):
+        disk, model = chain(segments) if segments > 1 else one_segment()
+        for number in range(1, segments + 1):
+            for bit in range(0, HEAD_BYTES * 8, 7):
+                if bit >> 3 not in range(8, 12):
+                    disk.flip_bit(segment_name(number), bit)
+        entries, report = surveyed(disk)
+        assert len(report.problems) == segments
+        assert entries == [_entry(frame) for _, frame in model.history]
+        disk.flip_bit(segment_name(1), (HEAD_BYTES + 20) * 8)
+        entries, report = surveyed(disk)
+        assert len(report.problems) == segments + 1
+        assert entries == [_entry(frame) for _, frame in model.history], "only the log's own first frame is lost"
+
+
+def one_segment() -> tuple[SimDisk, Model]:
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    for number in range(5):
+        model.append(log, [(20, number + 1, b"%03d" % number * 5)])
+        log.write()
+    log.close()
+    return disk, model
+
+
+def test_a_head_is_not_needed_behind_a_dropped_prefix() -> None:
+    disk, model = chain()
+    log, _ = open_log(disk)
+    log.drop(1)
+    log.close()
+    disk.flip_bit(segment_name(2), 20 * 8)
+    entries, report = surveyed(disk)
+    assert [problem.file for problem in report.problems] == [segment_name(2)]
+    assert entries == [_entry(frame) for _, frame in model.history if frame[2] >> 32 > 1]
+
+
+def test_checkpoints_without_segments_are_a_problem() -> None:
+    """Fault 9, oracle f: opening refuses that directory, so it is not "no problem, empty"."""
+    disk, _ = chain()
+    log, _ = open_log(disk)
+    checkpoint.save(disk, log.position(), b"state")
+    log.close()
+    assert verify(disk).problems == []
+    for number in range(1, 5):
+        disk.remove(segment_name(number))
+    [problem] = verify(disk).problems
+    assert "the log itself is missing" in problem.why
+    assert verify(SimDisk(3)).problems == [], "an empty directory is a new one"
