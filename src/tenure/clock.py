@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "OffsetClock", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -56,3 +56,38 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+class OffsetClock:
+    """A clock that runs as another one does, ahead of it by an offset that only grows.
+
+    For tests of a whole server from outside: an hour passes in one call, on the wall and since boot alike, and whatever
+    waits for time is woken.
+    """
+
+    def __init__(self, base: Clock | None = None) -> None:
+        self._base = base if base is not None else SystemClock()
+        self._moved: list[Callable[[], None]] = []
+        self.offset_ms = 0
+
+    @property
+    def boot_id(self) -> str:
+        return self._base.boot_id
+
+    def boot_ms(self) -> int:
+        return self._base.boot_ms() + self.offset_ms
+
+    def wall_ms(self) -> int:
+        return self._base.wall_ms() + self.offset_ms
+
+    def subscribe(self, moved: Callable[[], None]) -> None:
+        self._moved.append(moved)
+        self._base.subscribe(moved)
+
+    def advance(self, ms: int) -> None:
+        """Let ``ms`` pass at once; log time never goes back, so neither does this."""
+        if ms < 0:
+            raise ValueError("time passes forward only")
+        self.offset_ms += ms
+        for moved in list(self._moved):
+            moved()

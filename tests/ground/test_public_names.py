@@ -20,7 +20,7 @@ PUBLIC = {
         "Overloaded",
         "TenureError",
     ],
-    "tenure.clock": ["Clock", "SystemClock"],
+    "tenure.clock": ["Clock", "OffsetClock", "SystemClock"],
     "tenure.testing": ["History", "HistoryReport", "ManualClock", "SimDisk", "check_history", "memory_broker"],
 }
 

@@ -7,7 +7,7 @@ by the append, before anything was folded. What an answer waits for is the numbe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -35,7 +35,7 @@ from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.errors import Closed, Corrupt, Overloaded
-from tenure.log.home import Log, Position
+from tenure.log.home import Frame, Log, Position
 from tenure.settings import Settings
 
 __all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]
@@ -82,9 +82,14 @@ class Engine:
 
     # Opening
 
-    def recover(self, checkpoints: Iterable[tuple[Position, bytes]] = ()) -> None:
+    def recover(
+        self,
+        checkpoints: Iterable[tuple[Position, bytes]] = (),
+        *,
+        watch: Callable[[Iterator[Frame]], Iterator[Frame]] = iter,
+    ) -> None:
         """Rebuild the state from the newest usable checkpoint and the log behind it, or from the log alone; then open
-        for writing.
+        for writing. The frames go through ``watch`` on their way, which may count them.
         """
         after: Position | None = None
         for position, payload in checkpoints:
@@ -96,7 +101,7 @@ class Engine:
             except (Corrupt, msgspec.MsgspecError):  # only a cache: an older one, or the log itself, will do
                 continue
         state = self.state
-        for kind, _, location, body in self.log.replay(after):
+        for kind, _, location, body in watch(self.log.replay(after)):
             fold(state, decode(kind, body), location)
         if state.orphans:
             raise Corrupt(
