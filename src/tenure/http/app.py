@@ -27,7 +27,7 @@ from tenure.errors import (
 from tenure.http.keys import Key
 from tenure.http.message import Later, Request, Response, Result
 
-__all__ = ["App", "Call", "Handler", "Route", "error_response"]
+__all__ = ["App", "Call", "Handler", "Observe", "Route", "error_response"]
 
 log = logging.getLogger("tenure.http")
 
@@ -69,6 +69,7 @@ class Call:
 
 
 Handler = Callable[[Any, Call], Result]
+Observe = Callable[["Route | None", Request, int], None]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -91,7 +92,8 @@ class App:
     """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
 
     ``admit`` is asked before a handler runs and raises Denied; it knows keys, scopes and prefixes. ``track`` is given
-    what the handler answers, and may count what stays open.
+    what the handler answers, and may count what stays open. ``observe`` is told of every status, with the route where
+    one was found.
     """
 
     def __init__(
@@ -101,11 +103,13 @@ class App:
         *,
         admit: Callable[[Route, Call], None] | None = None,
         track: Callable[[Call, Result], Result] | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
         self._admit = admit
         self._track = track
+        self._observe = observe
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
         for pattern in dict.fromkeys(route.pattern for route in self.routes):
@@ -117,6 +121,8 @@ class App:
 
     def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
         """Answer a request. What goes wrong becomes an error body; nothing is raised."""
+        route: Route | None = None
+        result: Result
         try:
             route, call = self._find(request)
             if self._admit is not None:
@@ -125,12 +131,29 @@ class App:
             if self._track is not None:
                 result = self._track(call, result)
         except TenureError as error:
-            return error_response(error, request)
+            result = error_response(error, request)
         except Exception:
-            return _unexpected(request)
-        if isinstance(result, (Response, Later)):
+            result = _unexpected(request)
+        if isinstance(result, Response):
+            if self._observe is not None:
+                self._observe(route, request, result.status)
             return result
-        return _guard(result, request)
+        if isinstance(result, Later):
+            if self._observe is not None:
+                _watch(result, self._observe, route=route, request=request)
+            return result
+        return self._guard(route, request, result)
+
+    async def _guard(self, route: Route | None, request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+        try:
+            response = await work
+        except TenureError as error:
+            response = error_response(error, request)
+        except Exception:
+            response = _unexpected(request)
+        if self._observe is not None:
+            self._observe(route, request, response.status)
+        return response
 
     def _find(self, request: Request) -> tuple[Route, Call]:
         methods, names = self._exact.get(request.path), dict[str, str]()
@@ -162,13 +185,16 @@ def _compile(pattern: str) -> re.Pattern[str]:
     )
 
 
-async def _guard(work: Coroutine[Any, Any, Response], request: Request) -> Response:
-    try:
-        return await work
-    except TenureError as error:
-        return error_response(error, request)
-    except Exception:
-        return _unexpected(request)
+def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request: Request) -> None:
+    """Tell the status of what is rendered later. An answer that fails is rendered by the protocol and not told here."""
+    render = later.render
+
+    def rendered(reply: Any) -> Response:
+        response = render(reply)
+        observe(route, request, response.status)
+        return response
+
+    later.render = rendered
 
 
 def error_response(error: TenureError, request: Request) -> Response:
