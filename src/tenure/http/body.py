@@ -1,0 +1,181 @@
+"""From a request's bytes to a body that can be believed.
+
+msgspec checks syntax, types and bounds. What it lets through is looked for here: bytes that are no UTF-8 inside a raw
+slice or an ignored field, numbers beyond a u64, and a field of ours that was given twice (msgspec takes the last one,
+others the first, and a proxy between us may have judged the other). All of it is Invalid; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from tenure.errors import Invalid
+from tenure.http.message import Request
+
+__all__ = ["U64_MAX", "Reader", "check_json", "invalid_body", "is_plain_json", "struct_names", "twice"]
+
+U64_MAX: Final = 2**64 - 1
+_MESSAGE_CHARS_MAX: Final = 300
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Reader(Generic[S]):
+    """Reads one kind of body. Make one per schema, at import: it is asked on every request.
+
+    ``optional`` lets an empty body stand for ``{}``.
+    """
+
+    def __init__(self, schema: type[S], *, optional: bool = False) -> None:
+        self.schema = schema
+        self._decode = msgspec.json.Decoder(schema).decode
+        self._optional = optional
+        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema))]
+        self._wholes = [field.name for field in msgspec.structs.fields(schema) if int in _leaves(field.type)]
+        self._keyed = any(dict in _leaves(field.type) for field in msgspec.structs.fields(schema))
+
+    def read(self, request: Request) -> S:
+        """The body, checked. Raises Invalid, with code ``unsupported_media_type`` for what is not plain JSON."""
+        body = request.body
+        if not body and self._optional:
+            return self._decode(b"{}")
+        check_json(request)
+        try:
+            parsed = self._decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise invalid_body(error) from None
+        for name in self._wholes:
+            value = getattr(parsed, name)
+            if value.__class__ is int and not -U64_MAX <= value <= U64_MAX:
+                raise _too_long(name)
+        if self._keyed or b"\\" in body or any(body.count(name) > 1 for name in self._quoted):
+            self._check_twice(body)
+        return parsed
+
+    def _check_twice(self, body: bytes) -> None:
+        field = twice(body, self.schema)
+        if field is not None:
+            raise Invalid(f"{field} is given twice: give it once", field=field)
+
+
+def check_json(request: Request) -> None:
+    """Raise Invalid unless the body is plain JSON text in UTF-8, by what its headers say and by its bytes."""
+    headers = request.headers
+    if request.body or "content-type" in headers:
+        kind = headers.get("content-type", "")
+        if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+            raise Invalid("send the body with content-type: application/json", code="unsupported_media_type")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Invalid("send the body without content-encoding", code="unsupported_media_type")
+    if not is_plain_json(request.body):
+        raise Invalid("the body is not valid UTF-8")
+
+
+def is_plain_json(body: bytes) -> bool:
+    """Whether the bytes are UTF-8; a decoder that keeps raw slices does not look."""
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def invalid_body(error: Exception) -> Invalid:
+    """What the caller has to fix, named by its field where it is a field."""
+    if isinstance(error, RecursionError):
+        return Invalid("the body is nested too deeply")
+    message = str(error)[:_MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("`", "")
+    if not isinstance(error, msgspec.ValidationError):
+        return Invalid(f"the body is not valid JSON: {message}")
+    what, _, path = message.partition(" - at ")
+    field = path.removeprefix("$").removeprefix(".")
+    if not field:
+        return Invalid(f"the body is not what is expected here: {what}")
+    return Invalid(f"{field}: {what}", field=field)
+
+
+def _too_long(field: str) -> Invalid:
+    return Invalid(f"{field} must be a whole number from 0 to {U64_MAX}", field=field)
+
+
+# Fields that are given twice
+
+
+def struct_names(schema: type[msgspec.Struct]) -> set[str]:
+    """Every field name of ours in a schema, those of nested objects included."""
+    names = set[str]()
+    for field in msgspec.structs.fields(schema):
+        names.add(field.encode_name)
+        for nested in _structs(field.type):
+            names |= struct_names(nested)
+    return names
+
+
+def twice(body: bytes | str, schema: type[msgspec.Struct]) -> str | None:
+    """The first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
+    text = body if isinstance(body, str) else body.decode()
+    try:
+        # Numbers are not looked at, and some would take long or raise: their text is all they are.
+        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=len, parse_float=len)
+    except RecursionError as error:
+        raise invalid_body(error) from None
+    return next(_twice(pairs, schema, ""), None)
+
+
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """An object as it was written."""
+
+    __slots__ = ()
+
+
+def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
+    if isinstance(given, _Pairs):
+        structs = list(_structs(kind))
+        known = {field.encode_name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
+        values = _values_of(kind)
+        seen = set[str]()
+        for name, value in given:
+            below = known.get(name, values)
+            if below is None:
+                continue
+            if name in seen:
+                yield f"{path}{name}"
+            seen.add(name)
+            yield from _twice(value, below, f"{path}{name}.")
+    elif isinstance(given, list):
+        for index, value in enumerate(given):
+            yield from _twice(value, kind, f"{path[:-1]}[{index}].")
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """A type taken apart: unions and annotations and lists to what they hold."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _parts(get_args(kind)[0])
+    elif origin in (Union, types.UnionType, list):
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    for part in _parts(kind):
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            yield part
+
+
+def _values_of(kind: Any) -> Any:
+    """What the values of a mapping are, or None where the type is not a mapping: then only known names count."""
+    return next((get_args(part)[1] for part in _parts(kind) if get_origin(part) is dict), None)
+
+
+def _leaves(kind: Any) -> set[Any]:
+    return {get_origin(part) or part for part in _parts(kind)}

@@ -1,0 +1,215 @@
+"""Request bodies as msgspec Structs: what validates is what ``/openapi.json`` shows.
+
+Unknown fields are ignored, ours are strict. A field without a value of its own may be null, which means the same as
+leaving it out; one with a default may not. Bounds that depend on settings are the broker's to check.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+__all__ = [
+    "AckBody",
+    "AppendBody",
+    "BackoffBody",
+    "ClaimBody",
+    "ConfigBody",
+    "DeleteBody",
+    "DiffBody",
+    "ExtendBody",
+    "NackBody",
+    "RecordBody",
+    "RedriveBody",
+    "RouterBody",
+    "WatchBody",
+    "WatchFrom",
+    "Whole",
+    "config_fields",
+]
+
+U64_MAX: Final = 2**64 - 1
+_ANY_JSON: Final = Meta(description="Any JSON value; kept and returned byte for byte.", extra_json_schema={})
+_META: Final = Meta(description="A JSON object, kept byte for byte.", extra_json_schema={"type": ["object", "null"]})
+
+Whole = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
+"""A u64. What lies above is refused by `Reader`, because msgspec's own bounds end at 2**63."""
+Name = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a topic.")]
+Node = Annotated[str, Meta(min_length=1, max_length=128, description="Who writes or works: 1 to 128 bytes.")]
+Key = Annotated[str, Meta(min_length=1)]
+Match = str | Annotated[list[str], Meta(description='["tag","Eq","x"] or ["tag","Glob","x*"]')]
+
+
+class BackoffBody(msgspec.Struct, frozen=True):
+    """How long a failed job waits; what is left out has the engine's default."""
+
+    min_ms: Whole | UnsetType = UNSET
+    max_ms: Whole | UnsetType = UNSET
+    factor: Annotated[float, Meta(ge=1)] | UnsetType = UNSET
+    jitter: bool | UnsetType = UNSET
+
+
+class ConfigBody(msgspec.Struct, frozen=True):
+    """A topic's settings. A PUT replaces: what is left out returns to its default, but ``type`` stays."""
+
+    type: Literal["log", "queue"] | UnsetType = UNSET
+    ttl_ms: Whole = 0
+    cap_records: Whole = 0
+    cap_bytes: Whole = 0
+    discard: Literal["old", "reject"] = "old"
+    durability: Literal["memory", "disk", "fsync"] | UnsetType = UNSET
+    durable: bool | UnsetType = UNSET
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: Whole = 120_000
+    dedupe_node: bool = True
+    lease_ms: Whole = 30_000
+    claim_jitter_ms: Whole = 0
+    max_deliveries: Whole = 0
+    dead_letter: Name | None = None
+    leases_durable: bool = False
+    max_ack_holes: Whole = 0
+    max_in_flight: Whole = 0
+    dlq_strategy: Literal["skip", "block", "block_and_dlq"] = "skip"
+    retry_backoff: BackoffBody | None = None
+
+
+def config_fields(config: ConfigBody) -> dict[str, Any]:
+    """The fields as the broker takes them, without those that were left out."""
+    fields: dict[str, Any] = _given(config)
+    if config.retry_backoff is not None:
+        fields["retry_backoff"] = _given(config.retry_backoff)
+    return fields
+
+
+def _given(struct: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not UNSET}
+
+
+class RecordBody(msgspec.Struct, frozen=True, gc=False):
+    """One record of an append."""
+
+    data: Annotated[Raw, _ANY_JSON]
+    tag: str | None = None
+    node: Node | None = None
+    meta: Annotated[Raw, _META] = Raw()  # msgspec has no union of Raw and null; empty stands for absent
+    delay_ms: Whole = 0
+    deliver_at: Whole | None = None
+    unique_key: Key | None = None
+
+
+class AppendBody(msgspec.Struct, frozen=True, gc=False):
+    """Records to append, all or none. A key or a client's number makes the call safe to repeat."""
+
+    records: list[RecordBody]
+    node: Node | None = None
+    idempotency_key: Key | None = None
+    create: bool = True
+    config: ConfigBody | None = None
+    client_id: Key | None = None
+    client_seq: Whole | None = None
+
+
+class DiffBody(msgspec.Struct, frozen=True, gc=False):
+    """Where to read from, and what to leave out."""
+
+    from_seq: Whole = 0
+    limit: Whole = 256
+    node: str | list[str] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: Whole = 0
+
+
+class DeleteBody(msgspec.Struct, frozen=True, gc=False):
+    """Which records to remove: at least one condition; several are ANDed."""
+
+    before_seq: Whole | None = None
+    match: Match | None = None
+    seqs: list[Whole] | None = None
+
+
+class RouterBody(msgspec.Struct, frozen=True, gc=False):
+    """A router: what is appended to ``source`` is copied to ``dest``."""
+
+    source: Name
+    dest: Name
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: Match | None = None
+    allow_cycle: bool = False
+
+
+class ClaimBody(msgspec.Struct, frozen=True, gc=False):
+    """How many jobs to lease to ``node``, and for how long."""
+
+    node: Node
+    max: Whole = 1
+    lease_ms: Whole | None = None
+    wait_ms: Whole = 0
+    claim_id: Key | None = None
+    auto_ack: bool = False
+
+
+class AckBody(msgspec.Struct, frozen=True, gc=False):
+    """Jobs to complete: seqs, or a lease for everything still held under it."""
+
+    node: Node
+    seqs: list[Whole] | None = None
+    lease_ids: list[str] | None = None
+    lease_id: str | None = None
+    strict: bool = False
+
+
+class NackBody(AckBody, frozen=True, gc=False):
+    """Jobs to give back, now or later."""
+
+    delay_ms: Whole | None = None
+    reason: str | None = None
+    dead: bool = False
+
+
+class ExtendBody(AckBody, frozen=True, gc=False):
+    """Jobs to hold for ``lease_ms`` from now."""
+
+    lease_ms: Whole | None = None
+
+
+class RedriveBody(msgspec.Struct, frozen=True, gc=False):
+    """Which dead letters to put back to work."""
+
+    to: Name | None = None
+    match: Match | None = None
+    seqs: list[Whole] | None = None
+    reason_like: str | None = None
+    limit: Whole | None = None
+    reset_deliveries: bool = True
+
+
+class WatchFrom(msgspec.Struct, frozen=True, gc=False):
+    """Where a watch of one topic starts: behind a seq, or with what comes next."""
+
+    from_seq: Whole | None = None
+    tail: bool = False
+
+    def __post_init__(self) -> None:
+        if self.from_seq is not None and not 0 <= self.from_seq <= U64_MAX:
+            raise ValueError(f"Expected a whole number from 0 to {U64_MAX}")
+
+
+class WatchBody(msgspec.Struct, frozen=True):
+    """A session that follows several topics on one stream."""
+
+    topics: dict[str, WatchFrom]
+    node: str | list[str] | None = None
+    limit: Whole = 256
+    max_batch_bytes: Whole = 1024 * 1024
+    heartbeat_ms: Whole = 15_000
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"
