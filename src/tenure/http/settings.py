@@ -1,0 +1,168 @@
+"""What an operator may set on a server: by flag, by environment, by file, the first that speaks wins.
+
+A setting has one name. As a flag it is ``--set name=value`` (the common ones have flags of their own), in the
+environment ``TENURE_NAME``, in a TOML file ``name = value``; those of a group are ``limits.name``,
+``TENURE_LIMITS_NAME`` and a table ``[limits]``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+from tenure.http.hosts import host_of, is_loopback
+from tenure.http.limits import WireLimits
+from tenure.settings import Settings
+
+__all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
+
+GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings}
+_PREFIX = "TENURE_"
+_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS"}
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One server. Limits that say so are turned off by 0."""
+
+    data: str = "tenure-data"
+    """The data directory."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: int = 4000
+    """0 picks a free one."""
+    keys_file: str = ""
+    """Keys, one a line, read again on SIGHUP."""
+    insecure_no_auth: bool = False
+    """Listen beyond loopback without keys."""
+    host_names: tuple[str, ...] = ()
+    """Further names that Host and Origin may have."""
+    tls_cert: str = ""
+    tls_key: str = ""
+    """Certificate chain and key, as PEM files; both or neither."""
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """At debug every request is a line."""
+    test_clock: bool = False
+    """Serve POST /v0/_test/advance; loopback only."""
+    drain_ms: int = 10_000
+    """How long a stop waits for requests in flight."""
+    metrics_topics_max: int = 1_000
+    """Topics with numbers of their own in /v0/metrics."""
+    requests_per_key_max: int = 1_000
+    """Requests in flight, per key; 0: no limit."""
+    streams_per_key_max: int = 1_000
+    """SSE connections, per key; 0: no limit."""
+    streams_max: int = 10_000
+    """SSE connections; 0: no limit."""
+    watch_sessions_max: int = 10_000
+    """Watch sessions; 0: no limit."""
+    limits: WireLimits = WireLimits()
+    engine: Settings = Settings()
+
+
+def setting_names() -> Iterator[tuple[str, Any]]:
+    """Every setting by its full name, with its default."""
+    for field in msgspec.structs.fields(ServerSettings):
+        if field.name not in GROUPS:
+            yield field.name, field.default
+    for group, kind in GROUPS.items():
+        for field in msgspec.structs.fields(kind):
+            yield f"{group}.{field.name}", field.default
+
+
+def load_settings(
+    flags: Mapping[str, Any], *, environment: Mapping[str, str], file: Path | None = None
+) -> tuple[ServerSettings, list[str]]:
+    """The settings of a server, and the TENURE_ variables that are none. Raises Invalid and says where.
+
+    ``flags`` are full names with values, as text or already of their type.
+    """
+    known = {name: None for name, _ in setting_names()}
+    by_variable = {_PREFIX + name.upper().replace(".", "_"): name for name in known}
+    strangers = sorted(name for name in environment if name.startswith(_PREFIX) and name not in by_variable)
+    sources: list[tuple[str, Mapping[str, Any]]] = [
+        (f"the file {file}", _read_file(file) if file is not None else {}),
+        ("the environment", {by_variable[name]: value for name, value in environment.items() if name in by_variable}),
+        ("the command line", flags),
+    ]
+    values: dict[str, Any] = {}
+    for where, source in sources:
+        for name, value in source.items():
+            if name not in known:
+                raise Invalid(f"{where} sets {shown(name)}, which is no setting: see the table of server settings")
+            values[name] = _convert(name, value, where)
+    nested: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    for group, kind in GROUPS.items():
+        own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{group}.")}
+        nested[group] = kind(**own)
+    return ServerSettings(**nested), [name for name in strangers if name not in _NOT_SETTINGS]
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    """A TOML file as full names."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise Invalid(f"the settings file {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"the settings file {path} is not TOML: {error}") from error
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if name in GROUPS and isinstance(value, dict):
+            flat |= {f"{name}.{inner}": found for inner, found in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _convert(name: str, value: Any, where: str) -> Any:
+    group, _, inner = name.rpartition(".")
+    kind = GROUPS[group] if group else ServerSettings
+    wanted = next(field.type for field in msgspec.structs.fields(kind) if field.name == inner)
+    if isinstance(value, str) and wanted == tuple[str, ...]:
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if wanted is bool and isinstance(value, str):
+        value = {"yes": "true", "on": "true", "no": "false", "off": "false", "": "false"}.get(value.lower(), value)
+    try:
+        converted = msgspec.convert(value, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{where} sets {name} to what it cannot be: {error}") from None
+    if isinstance(converted, int | float) and not 0 <= converted < 2**63:
+        raise Invalid(f"{where} sets {name} to what it cannot be: a number from 0 on")
+    return converted
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """``name=value`` texts as a mapping. Raises Invalid."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Invalid(f"--set wants name=value; got {shown(text)}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
+    """Refuse to start what would be unsafe or cannot work. Raises Invalid, which says what to change."""
+    loopback = is_loopback(settings.host)
+    if not loopback and not has_keys and not settings.insecure_no_auth:
+        raise Invalid(
+            f"{settings.host} is reachable from elsewhere and there are no keys: set TENURE_API_KEYS or --keys-file, "
+            "listen on 127.0.0.1, or say --insecure-no-auth"
+        )
+    if settings.test_clock and not loopback:
+        raise Invalid("--test-clock lets callers move time: it is for loopback addresses only")
+    if settings.port > 65_535:
+        raise Invalid("port must lie in 0..65535")
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
+    for name in settings.host_names:
+        if host_of(name) != name.lower():
+            raise Invalid(f"{shown(name)} is no host name: write it without scheme and port")
