@@ -318,6 +318,11 @@ class Broker:
         self._pump.check_open()
         return self._pump.look(topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor))
 
+    async def synced(self) -> None:
+        """Wait until everything appended so far is durable, whatever its class."""
+        self._pump.check_open()
+        await self._pump.committer.durable(self._engine.write())
+
     @property
     def metrics(self) -> Metrics:
         """Totals since the broker was opened."""

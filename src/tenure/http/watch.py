@@ -1,0 +1,147 @@
+"""Watch sessions: what a reader follows, and how far it has come on each topic.
+
+A session outlives its connection, so that a reader comes back to where it was. Its id is a secret of 128 random bits
+and opens only for the key that made it (fault 47). Sessions that nobody reads are forgotten after a while; that is
+looked after whenever one is made or opened, and never by a timer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64decode, urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from tenure.errors import Denied, Invalid, NotFound, Overloaded
+
+__all__ = ["Following", "Session", "Sessions", "decode_cursors", "encode_cursors"]
+
+_WID_BYTES: Final = 16
+_decode_map = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader wants to see, and how."""
+
+    nodes: Collection[str] | None
+    limit: int
+    batch_bytes_max: int
+    heartbeat_ms: int
+    include_meta: bool
+    include_tags: bool
+    include_data: bool
+    strong: bool
+
+
+class Session:
+    """One reader's place: the last seq that was handed over, by topic.
+
+    ``reader`` is the stream that serves it now. A later stream takes its place, because the earlier one is most often
+    a connection whose end nobody has noticed yet.
+    """
+
+    __slots__ = ("cursors", "following", "idle_since", "owner", "reader", "streams", "wid")
+
+    def __init__(self, wid: str, *, owner: str, following: Following, cursors: dict[str, int]) -> None:
+        self.wid = wid
+        self.owner = owner
+        self.following = following
+        self.cursors = cursors
+        self.reader: Any = None
+        self.streams = 0
+        self.idle_since = 0.0
+
+    def rewind(self, cursors: dict[str, int]) -> None:
+        """Go back to where the reader says it was. Never forward: that would lose what it did not see."""
+        for topic, seq in cursors.items():
+            if topic in self.cursors:
+                self.cursors[topic] = min(self.cursors[topic], seq)
+
+
+class Sessions:
+    """Every session of a server. ``now_s`` is real time: a session is about connections."""
+
+    def __init__(self, *, sessions_max: int, ttl_ms: int, now_s: Callable[[], float] = monotonic) -> None:
+        self.ttl_ms = ttl_ms
+        self._sessions_max = sessions_max
+        self._now_s = now_s
+        self._open: dict[str, Session] = {}
+        self._idle: OrderedDict[str, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._idle)
+
+    def create(self, *, owner: str, following: Following, cursors: dict[str, int]) -> Session:
+        """Begin a session. Raises Overloaded at the limit (0: none)."""
+        self._forget_idle()
+        if 0 < self._sessions_max <= len(self):
+            raise Overloaded(
+                f"{len(self)} watch sessions are there already: try again once some are given up",
+                limit="watch_sessions_max",
+                max=self._sessions_max,
+            )
+        wid = f"wid_{secrets.token_urlsafe(_WID_BYTES)}"
+        session = Session(wid, owner=owner, following=following, cursors=cursors)
+        self._rest(session)
+        return session
+
+    def find(self, wid: str, *, owner: str) -> Session:
+        """The session of that id. Raises NotFound where it is not or no longer there, Denied for another's key."""
+        self._forget_idle()
+        session = self._open.get(wid) or self._idle.get(wid)
+        if session is None:
+            raise NotFound("no such watch session, or it was given up: POST /v0/watch again", code="not_found")
+        if session.owner != owner:
+            raise Denied("a watch session opens only with the key that made it", code="unauthorized")
+        return session
+
+    def attach(self, session: Session) -> None:
+        """A stream serves it: it is not forgotten while that lasts."""
+        session.streams += 1
+        self._idle.pop(session.wid, None)
+        self._open[session.wid] = session
+
+    def detach(self, session: Session) -> None:
+        """A stream has ended."""
+        session.streams -= 1
+        if not session.streams:
+            del self._open[session.wid]
+            self._rest(session)
+
+    def _rest(self, session: Session) -> None:
+        session.idle_since = self._now_s()
+        self._idle[session.wid] = session
+
+    def _forget_idle(self) -> None:
+        """Let go of what nobody has read for too long; the longest idle come first."""
+        horizon = self._now_s() - self.ttl_ms / 1000
+        while self._idle:
+            wid, session = next(iter(self._idle.items()))
+            if session.idle_since >= horizon:
+                return
+            del self._idle[wid]
+
+
+def encode_cursors(cursors: dict[str, int]) -> bytes:
+    """The id of a frame: where the reader is on every topic once it has seen it."""
+    return urlsafe_b64encode(msgspec.json.encode(cursors)).rstrip(b"=")
+
+
+def decode_cursors(text: str) -> dict[str, int]:
+    """What a Last-Event-ID says. Raises Invalid for one that no frame carried."""
+    try:
+        raw = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        cursors = _decode_map(raw)
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        raise _refusal() from None
+    if any(seq < 0 for seq in cursors.values()):
+        raise _refusal()
+    return cursors
+
+
+def _refusal() -> Invalid:
+    return Invalid("this Last-Event-ID was on no frame of a watch: leave it out", field="last-event-id")
