@@ -146,15 +146,29 @@ class Coordinator:
             self._dismiss(topic, gone)
             return
         self._engine.pass_time(topic, self._engine.now())
-        hungry = [(taker, wants) for taker in self._takers[topic] if (wants := taker.wants())]
         ready = claimable_count(topic, topic.queue)
-        if hungry and ready:
-            self._turn += 1
-            shares = divide(ready, [wants for _, wants in hungry], start=self._turn)
-            for (taker, _), share in zip(hungry, shares, strict=True):
+        if ready:
+            for taker, share in self._shares(self._takers[topic], ready):
                 if share and not self._feed(topic, taker, share):
                     break
         self._watch(topic)
+
+    def _shares(self, takers: list[Taker], ready: int) -> list[tuple[Taker, int]]:
+        """Who gets how many. Fewer jobs than takers go round one each, so a thousand idle streams cost one look."""
+        if ready >= len(takers):
+            hungry = [(taker, wants) for taker in takers if (wants := taker.wants())]
+            self._turn += 1
+            shares = divide(ready, [wants for _, wants in hungry], start=self._turn) if hungry else []
+            return [(taker, share) for (taker, _), share in zip(hungry, shares, strict=True)]
+        chosen: list[tuple[Taker, int]] = []
+        for _ in range(len(takers)):
+            self._turn += 1
+            taker = takers[self._turn % len(takers)]
+            if taker.wants():
+                chosen.append((taker, 1))
+                if len(chosen) == ready:
+                    break
+        return chosen
 
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; False where there is nothing more to hand out."""
