@@ -88,7 +88,9 @@ class Session:
         before = picture(self.engine)
         try:
             return command(self.engine, *args, **options)
-        except Overloaded:
+        except Overloaded as error:
+            if error.code != "disk_full":
+                raise
             assert picture(self.engine) == before, "refused, yet something changed"
             return command(self.engine, *args, **options)
         finally:
