@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -115,9 +115,8 @@ class Gatekeeper:
             if call.key is not None:
                 self._hold(call, result)
             return result
-        if call.key is None:
-            return self._unkeyed(call, result)
-        return self._waiting(call, result, _Place(self.requests, call.key_id))
+        place = _Place(self.requests, call.key_id) if call.key is not None else None
+        return _Work(self._then_counted(call, result), result, place)
 
     def _hold(self, call: Call, later: Later[Any]) -> None:
         """The place of a write is free again once its batch is as durable as it asks for."""
@@ -132,17 +131,11 @@ class Gatekeeper:
             place = _Place(self.requests, call.key_id)
             answer.gate.wait(answer.batch, answer.level).add_done_callback(place.settled)
 
-    async def _unkeyed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+    async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         response = await work
         if response.stream is not None:
             response.stream = self._counted(call, response.stream)
         return response
-
-    async def _waiting(self, call: Call, work: Coroutine[Any, Any, Response], place: _Place) -> Response:
-        try:
-            return await self._unkeyed(call, work)
-        finally:
-            place.free()
 
     def _counted(self, call: Call, stream: Stream) -> Stream:
         place = _Place(self.streams, call.key_id)
@@ -188,6 +181,44 @@ class _Place:
 
     def __del__(self) -> None:
         self.free()
+
+
+class _Work(Coroutine[Any, Any, Response]):
+    """A coroutine that holds a place until it has ended, also where it never began.
+
+    A task that is cancelled before its first step leaves the coroutines within as they were: this one closes them.
+    """
+
+    __slots__ = ("_inner", "_outer", "_place")
+
+    def __init__(
+        self, outer: Coroutine[Any, Any, Response], inner: Coroutine[Any, Any, Response], place: _Place | None
+    ) -> None:
+        self._outer = outer
+        self._inner = inner
+        self._place = place
+
+    def __await__(self) -> Generator[Any, Any, Response]:
+        try:
+            return (yield from self._outer.__await__())
+        finally:
+            self.close()
+
+    def send(self, value: Any) -> Any:
+        return self._outer.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._outer.throw(*error)
+
+    def close(self) -> None:
+        """End it, wherever it is, and free its place."""
+        self._outer.close()
+        self._inner.close()
+        if self._place is not None:
+            self._place.free()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _check_cap(count: int, maximum: int, limit: str) -> None:
