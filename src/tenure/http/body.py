@@ -96,6 +96,10 @@ def invalid_body(error: Exception) -> Invalid:
         return Invalid(f"the body is not valid JSON: {message}")
     what, _, path = message.partition(" - at ")
     field = path.removeprefix("$").removeprefix(".")
+    before, missing, name = what.partition("Object missing required field ")
+    if missing and not before:
+        field = f"{field}.{name}" if field else name
+        return Invalid(f"{field} is missing", field=field)
     if not field:
         return Invalid(f"the body is not what is expected here: {what}")
     return Invalid(f"{field}: {what}", field=field)

@@ -11,21 +11,16 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from tenure.core.backoff import FACTOR_MAX
+
 __all__ = [
-    "AckBody",
     "AppendBody",
     "BackoffBody",
-    "ClaimBody",
     "ConfigBody",
     "DeleteBody",
     "DiffBody",
-    "ExtendBody",
-    "NackBody",
     "RecordBody",
-    "RedriveBody",
     "RouterBody",
-    "WatchBody",
-    "WatchFrom",
     "Whole",
     "config_fields",
 ]
@@ -36,10 +31,15 @@ _META: Final = Meta(description="A JSON object, kept byte for byte.", extra_json
 
 Whole = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
 """A u64. What lies above is refused by `Reader`, because msgspec's own bounds end at 2**63."""
-Name = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a topic.")]
+Time = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**53 - 1})]
+Name = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"})]
 Node = Annotated[str, Meta(min_length=1, max_length=128, description="Who writes or works: 1 to 128 bytes.")]
-Key = Annotated[str, Meta(min_length=1)]
-Match = str | Annotated[list[str], Meta(description='["tag","Eq","x"] or ["tag","Glob","x*"]')]
+Key = Annotated[str, Meta(min_length=1, extra_json_schema={"maxLength": 256})]
+Tag = Annotated[str, Meta(extra_json_schema={"maxLength": 256})]
+Seqs = Annotated[list[Whole], Meta(min_length=1, extra_json_schema={"maxItems": 10_000})]
+Match = (
+    Tag | Annotated[list[str], Meta(description='["tag","Eq","x"] or ["tag","Glob","x*"]', min_length=3, max_length=3)]
+)
 
 
 class BackoffBody(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class BackoffBody(msgspec.Struct, frozen=True):
 
     min_ms: Whole | UnsetType = UNSET
     max_ms: Whole | UnsetType = UNSET
-    factor: Annotated[float, Meta(ge=1)] | UnsetType = UNSET
+    factor: Annotated[float, Meta(ge=1, le=FACTOR_MAX)] | UnsetType = UNSET
     jitter: bool | UnsetType = UNSET
 
 
@@ -93,24 +93,24 @@ class RecordBody(msgspec.Struct, frozen=True, gc=False):
     """One record of an append."""
 
     data: Annotated[Raw, _ANY_JSON]
-    tag: str | None = None
+    tag: Tag | None = None
     node: Node | None = None
-    meta: Annotated[Raw, _META] = Raw()  # msgspec has no union of Raw and null; empty stands for absent
-    delay_ms: Whole = 0
-    deliver_at: Whole | None = None
+    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent, which only a look at the text tells
+    delay_ms: Time = 0
+    deliver_at: Time | None = None
     unique_key: Key | None = None
 
 
 class AppendBody(msgspec.Struct, frozen=True, gc=False):
     """Records to append, all or none. A key or a client's number makes the call safe to repeat."""
 
-    records: list[RecordBody]
+    records: Annotated[list[RecordBody], Meta(extra_json_schema={"minItems": 1, "maxItems": 10_000})]
     node: Node | None = None
     idempotency_key: Key | None = None
     create: bool = True
     config: ConfigBody | None = None
     client_id: Key | None = None
-    client_seq: Whole | None = None
+    client_seq: Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**63 - 1})] | None = None
 
 
 class DiffBody(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +118,7 @@ class DiffBody(msgspec.Struct, frozen=True, gc=False):
 
     from_seq: Whole = 0
     limit: Whole = 256
-    node: str | list[str] | None = None
+    node: Node | list[Node] | None = None
     include_tags: bool = False
     include_meta: bool = True
     wait_ms: Whole = 0
@@ -129,7 +129,7 @@ class DeleteBody(msgspec.Struct, frozen=True, gc=False):
 
     before_seq: Whole | None = None
     match: Match | None = None
-    seqs: list[Whole] | None = None
+    seqs: Seqs | None = None
 
 
 class RouterBody(msgspec.Struct, frozen=True, gc=False):
@@ -142,74 +142,3 @@ class RouterBody(msgspec.Struct, frozen=True, gc=False):
     create_dest: bool = True
     filter: Match | None = None
     allow_cycle: bool = False
-
-
-class ClaimBody(msgspec.Struct, frozen=True, gc=False):
-    """How many jobs to lease to ``node``, and for how long."""
-
-    node: Node
-    max: Whole = 1
-    lease_ms: Whole | None = None
-    wait_ms: Whole = 0
-    claim_id: Key | None = None
-    auto_ack: bool = False
-
-
-class AckBody(msgspec.Struct, frozen=True, gc=False):
-    """Jobs to complete: seqs, or a lease for everything still held under it."""
-
-    node: Node
-    seqs: list[Whole] | None = None
-    lease_ids: list[str] | None = None
-    lease_id: str | None = None
-    strict: bool = False
-
-
-class NackBody(AckBody, frozen=True, gc=False):
-    """Jobs to give back, now or later."""
-
-    delay_ms: Whole | None = None
-    reason: str | None = None
-    dead: bool = False
-
-
-class ExtendBody(AckBody, frozen=True, gc=False):
-    """Jobs to hold for ``lease_ms`` from now."""
-
-    lease_ms: Whole | None = None
-
-
-class RedriveBody(msgspec.Struct, frozen=True, gc=False):
-    """Which dead letters to put back to work."""
-
-    to: Name | None = None
-    match: Match | None = None
-    seqs: list[Whole] | None = None
-    reason_like: str | None = None
-    limit: Whole | None = None
-    reset_deliveries: bool = True
-
-
-class WatchFrom(msgspec.Struct, frozen=True, gc=False):
-    """Where a watch of one topic starts: behind a seq, or with what comes next."""
-
-    from_seq: Whole | None = None
-    tail: bool = False
-
-    def __post_init__(self) -> None:
-        if self.from_seq is not None and not 0 <= self.from_seq <= U64_MAX:
-            raise ValueError(f"Expected a whole number from 0 to {U64_MAX}")
-
-
-class WatchBody(msgspec.Struct, frozen=True):
-    """A session that follows several topics on one stream."""
-
-    topics: dict[str, WatchFrom]
-    node: str | list[str] | None = None
-    limit: Whole = 256
-    max_batch_bytes: Whole = 1024 * 1024
-    heartbeat_ms: Whole = 15_000
-    include_meta: bool = True
-    include_tags: bool = False
-    include_data: bool = True
-    consistency: Literal["eventual", "strong"] = "eventual"

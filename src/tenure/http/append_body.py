@@ -1,0 +1,225 @@
+"""The body of an append: the one that must be fast, and the one that carries what is not ours.
+
+A body is decoded once. Where its records have nothing but ``data`` they become plain bytes, which is all the log wants.
+Two things msgspec does not do are done here at little cost. A field given twice is looked for in the body with every
+``data`` cut out. And half a surrogate pair, which is legal inside ``data`` and refused by the decoder, is written
+differently while it is decoded and put back afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from tenure.core.records import Record
+from tenure.errors import Invalid
+from tenure.http.body import check_json, invalid_body, struct_names, twice
+from tenure.http.message import Request
+from tenure.http.schemas import AppendBody, ConfigBody, Key, Node, RecordBody
+
+__all__ = ["DEPTH_MAX", "Append", "read_append"]
+
+DEPTH_MAX: Final = 512
+"""How deep ``data`` may be nested; readers in other languages have limits of their own."""
+
+
+class _PlainRecord(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    data: Raw
+
+
+class _PlainBody(msgspec.Struct, frozen=True, gc=False):
+    """An `AppendBody` whose records have nothing but data."""
+
+    records: list[_PlainRecord]
+    node: Node | None = None
+    idempotency_key: Key | None = None
+    create: bool = True
+    config: ConfigBody | None = None
+    client_id: Key | None = None
+    client_seq: int | None = None
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """What an append asks for, its records as the broker takes them."""
+
+    records: list[bytes | Record]
+    body: AppendBody | _PlainBody
+
+
+_decode_plain = msgspec.json.Decoder(_PlainBody).decode
+_decode_full = msgspec.json.Decoder(AppendBody).decode
+_QUOTED: Final = {name: f'"{name}"'.encode() for name in sorted(struct_names(AppendBody))}
+_RECORD_FIELDS: Final = ("tag", "node", "meta", "delay_ms", "deliver_at", "unique_key")
+_CALL_FIELDS: Final = ("node", "idempotency_key", "client_id", "client_seq")
+_SPELLINGS: Final = ((b'[{"data":', b'},{"data":', b"}]"), (b'[{"data": ', b'}, {"data": ', b"}]"))
+"""How most encoders write a list of records with nothing but data: without spaces, or as Python does."""
+
+
+def read_append(request: Request) -> Append:
+    """The body of an append, checked but for what the broker checks. Raises Invalid."""
+    check_json(request)
+    try:
+        append, datas = _read(request.body)
+    except msgspec.ValidationError as error:
+        raise invalid_body(error) from None
+    except RecursionError as error:
+        raise invalid_body(error) from None
+    except msgspec.DecodeError as error:
+        veil = secrets.token_hex(8).encode()
+        veiled = _veil(request.body, veil)
+        if veiled is None:
+            raise invalid_body(error) from None
+        append, datas = _read_veiled(veiled, veil)
+    if max(map(len, datas), default=0) > 2 * DEPTH_MAX:
+        _check_depths(datas)
+    return append
+
+
+def _read(body: bytes) -> tuple[Append, list[bytes]]:
+    try:
+        plain = _decode_plain(body)
+    except msgspec.ValidationError:
+        return _read_full(body)
+    datas = [bytes(record.data) for record in plain.records]
+    _check_plain(body, datas)
+    return Append(datas, plain), datas  # type: ignore[arg-type]  # a list of bytes, never written to
+
+
+def _read_full(body: bytes) -> tuple[Append, list[bytes]]:
+    full = _decode_full(body)
+    datas = [bytes(record.data) for record in full.records]
+    _check_full(body, datas, full)
+    return Append(list(map(_record, full.records, datas)), full), datas
+
+
+def _record(given: RecordBody, data: bytes) -> bytes | Record:
+    meta = bytes(given.meta) if given.meta is not UNSET else b"null"
+    return Record(
+        data=data,
+        tag=given.tag,
+        node=given.node,
+        meta=None if meta == b"null" else meta,
+        delay_ms=given.delay_ms,
+        deliver_at=given.deliver_at,
+        unique_key=given.unique_key,
+    )
+
+
+# Fields that are given twice
+
+
+def _check_plain(body: bytes, datas: list[bytes]) -> None:
+    for first, between, last in _SPELLINGS:
+        at = body.find(first)
+        if at >= 0:
+            records = first + between.join(datas) + last
+            if body.startswith(records, at):
+                _check_rest(body[:at] + b"0" + body[at + len(records) :])
+                return
+    _check_rest(_without_data(body, datas) or body)
+
+
+def _check_rest(rest: bytes) -> None:
+    if b"\\" in rest or any(rest.count(name) > 1 for name in _QUOTED.values()):
+        _refuse_twice(rest)
+
+
+def _check_full(body: bytes, datas: list[bytes], full: AppendBody) -> None:
+    rest = _without_data(body, datas)
+    if rest is None:
+        _refuse_twice(body)
+    elif full.config is not None or b"\\" in rest or any(rest.count(_QUOTED[n]) != c for n, c in _counts(full).items()):
+        _refuse_twice(rest)
+
+
+def _counts(full: AppendBody) -> dict[str, int]:
+    """How often each field was given, if none was given twice and none as its default."""
+    counts = dict.fromkeys(_QUOTED, 0) | {"records": 1, "data": len(full.records), "create": int(not full.create)}
+    for field in _CALL_FIELDS:
+        counts[field] += getattr(full, field) is not None
+    for field in _RECORD_FIELDS:
+        counts[field] += sum(getattr(record, field) not in (None, UNSET, 0) for record in full.records)
+    return counts
+
+
+def _without_data(body: bytes, datas: list[bytes]) -> bytes | None:
+    """The body with a 0 for every ``data``, or None where it is spelled in a way that does not show where they are."""
+    parts: list[bytes] = []
+    at = 0
+    for data in datas:
+        start = body.find(b'"data":', at) + 7
+        if start < 7:
+            return None
+        start += body.startswith(b" ", start)
+        end = start + len(data)
+        if not body.startswith(data, start) or body[end : end + 1] not in (b",", b"}", b" "):
+            return None
+        parts += (body[at:start], b"0")
+        at = end
+    return b"".join((*parts, body[at:]))
+
+
+def _refuse_twice(text: bytes) -> None:
+    field = twice(text, AppendBody)
+    if field is not None:
+        raise Invalid(f"{field} is given twice: give it once", field=field)
+
+
+# Half a surrogate pair
+
+
+_LONE: Final = re.compile(
+    rb"\\u(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u(?=[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+
+
+def _veil(body: bytes, veil: bytes) -> bytes | None:
+    """The body with the ``\\u`` of every unpaired surrogate replaced by a word that occurs nowhere else, or None."""
+    backslash = veil[::-1] + veil  # stands for an escaped backslash, whose second half begins no escape
+    if veil in body or not _LONE.search(body):
+        return None
+    return _LONE.sub(veil, body.replace(rb"\\", backslash)).replace(backslash, rb"\\")
+
+
+def _read_veiled(body: bytes, veil: bytes) -> tuple[Append, list[bytes]]:
+    try:
+        append, datas = _read(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid_body(error) from None
+    if body.count(veil) != sum(data.count(veil) for data in datas):
+        raise Invalid("a string outside of data holds half of a surrogate pair")
+    datas = [data.replace(veil, rb"\u") for data in datas]
+    records: list[bytes | Record] = [
+        data if type(record) is bytes else msgspec.structs.replace(record, data=data)  # type: ignore[type-var]
+        for record, data in zip(append.records, datas, strict=True)
+    ]
+    return Append(records, append.body), datas
+
+
+# Depth
+
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS: Final = b"[]{}"
+_OTHERS: Final = bytes(set(range(256)) - set(_BRACKETS))
+
+
+def _check_depths(datas: list[bytes]) -> None:
+    for index, data in enumerate(datas):
+        if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _is_deep(data):
+            raise Invalid(f"records[{index}].data is nested deeper than {DEPTH_MAX}", field=f"records[{index}].data")
+
+
+def _is_deep(data: bytes) -> bool:
+    """Every pass takes away the innermost brackets; valid JSON is nested as deep as it takes passes."""
+    brackets = _STRING.sub(b"", data).translate(None, _OTHERS)
+    for _ in range(DEPTH_MAX):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)

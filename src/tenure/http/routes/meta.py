@@ -1,0 +1,54 @@
+"""About the server itself: health, readiness, metrics, the contract as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from importlib.metadata import version
+from typing import Any, Final
+
+from tenure.errors import Closed, NotFound
+from tenure.http.app import Call, Route
+from tenure.http.context import Context
+from tenure.http.message import Response
+from tenure.http.render import reply
+
+__all__ = ["ROUTES"]
+
+_VERSION: Final = version("tenure")
+
+
+def health(context: Context, call: Call) -> Response:
+    """The process answers; that is all it says."""
+    return reply(call.request, {"status": "ok", "version": _VERSION, "uptime_ms": context.uptime_ms})
+
+
+def ready(context: Context, call: Call) -> Response:
+    """Whether requests are served. Raises Closed while the log is replayed and while the server drains."""
+    topics = context.topics_count
+    if context.draining:
+        raise Closed("this server is shutting down: use another", code="shutting_down")
+    return reply(call.request, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+
+
+def metrics(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
+    """Numbers about the server, as Prometheus text unless Accept asks for JSON."""
+    if context.exposition is None:
+        raise NotFound("no metrics are kept here")
+    return context.exposition.answer(context.broker, call)
+
+
+def openapi(context: Context, call: Call) -> Response:
+    """The contract as OpenAPI 3.1."""
+    if context.openapi is None:
+        raise NotFound("no document is served here")
+    return Response(200, context.openapi())
+
+
+ROUTES = [
+    Route("GET", "/v0/health", health, summary="Whether the process answers"),
+    Route("GET", "/healthz", health, summary="Whether the process answers"),
+    Route("GET", "/v0/ready", ready, summary="Whether requests are served"),
+    Route("GET", "/readyz", ready, summary="Whether requests are served"),
+    Route("GET", "/v0/metrics", metrics, frozenset({"read"}), summary="Metrics"),
+    Route("GET", "/openapi.json", openapi, summary="This document"),
+]

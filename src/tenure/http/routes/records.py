@@ -1,0 +1,128 @@
+"""Records: append, read, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+import msgspec
+
+from tenure.broker.replies import Deletion, Difference, Produced
+from tenure.http.app import Call, Route
+from tenure.http.append_body import read_append
+from tenure.http.auth import check_name
+from tenure.http.body import Reader
+from tenure.http.context import Context
+from tenure.http.message import Later, Request, Response
+from tenure.http.query import Query
+from tenure.http.render import Stopwatch, encode, performance, record, reply
+from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
+
+__all__ = ["ROUTES"]
+
+_diff = Reader(DiffBody, optional=True)
+_delete = Reader(DeleteBody)
+
+
+def append(context: Context, call: Call) -> Later[Produced]:
+    """Append records: contiguous seqs for all of them, or none."""
+    request = call.request
+    with_seqs = not request.query or Query(request).flag("return_seqs", True)
+    given = read_append(request)
+    body = given.body
+    if body.config is not None and body.config.dead_letter is not None:
+        check_name(call, body.config.dead_letter)
+    key = body.idempotency_key
+    answer = context.broker.produce(
+        call.names["topic"],
+        given.records,
+        node=body.node,
+        idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
+        client_id=body.client_id,
+        client_seq=body.client_seq,
+        create=body.create,
+        config=None if body.config is None else config_fields(body.config),
+    )
+    watch = Stopwatch(answer)
+    return Later(answer, lambda produced: _produced(request, produced, with_seqs=with_seqs, fsync_ms=watch.fsync_ms))
+
+
+def _produced(request: Request, produced: Produced, *, with_seqs: bool, fsync_ms: float) -> Response:
+    seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in produced.seqs]) if with_seqs else b""
+    body = b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,%b}' % (
+        produced.topic.encode(),
+        produced.first_seq,
+        produced.last_seq,
+        seqs,
+        produced.head_seq,
+        produced.count,
+        b"true" if produced.created else b"false",
+        b"true" if produced.deduped else b"false",
+        performance(request, fsync_ms),
+    )
+    return Response(201 if produced.created else 200, body)
+
+
+def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Response]:
+    """Read records above a seq; with ``wait_ms``, wait for one to come."""
+    body = _diff.read(call.request)
+    reading = context.broker.diff(
+        call.names["topic"], from_seq=body.from_seq, limit=body.limit, node=body.node, wait_ms=body.wait_ms
+    )
+    if body.wait_ms:
+        return _waited(call.request, reading, body)
+    return _difference(call.request, _result(reading), body)
+
+
+async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBody) -> Response:
+    return _difference(request, await reading, body)
+
+
+def _result(reading: Awaitable[Difference]) -> Difference:
+    """What a read without a wait found: it is there already, and no task is needed to fetch it."""
+    try:
+        reading.__await__().send(None)
+    except StopIteration as done:
+        found: Difference = done.value
+        return found
+    raise AssertionError("a read that may not wait did")
+
+
+def _difference(request: Request, found: Difference, body: DiffBody) -> Response:
+    tags, meta = body.include_tags, body.include_meta
+    tombstone = msgspec.structs.asdict(found.tombstone) if found.tombstone is not None else None
+    return Response(
+        200,
+        b'{"topic":"%b","records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+        b'"tombstone":%b,"lag":%d,%b}'
+        % (
+            found.topic.encode(),
+            b",".join([record(stored, tags=tags, meta=meta) for stored in found.records]),
+            found.next_from_seq,
+            found.head_seq,
+            found.earliest_seq,
+            b"true" if found.caught_up else b"false",
+            encode(tombstone),
+            found.lag,
+            performance(request),
+        ),
+    )
+
+
+def delete(context: Context, call: Call) -> Later[Deletion]:
+    """Remove records for good."""
+    request = call.request
+    body = _delete.read(request)
+    answer = context.broker.delete_records(
+        call.names["topic"], before_seq=body.before_seq, match=body.match, seqs=body.seqs
+    )
+    watch = Stopwatch(answer)
+    return Later(answer, lambda deletion: reply(request, msgspec.structs.asdict(deletion), fsync_ms=watch.fsync_ms))
+
+
+_TOPIC = "/v0/topics/:topic"
+ROUTES = [
+    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records"),
+    Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
+    Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteBody, "Delete records"),
+]

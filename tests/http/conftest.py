@@ -1,0 +1,130 @@
+"""An app over a broker in memory whose clock only the test moves, called without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tenure import Broker, TenureError
+from tenure.core.snapshot import dump_checkpoint
+from tenure.http.app import App, error_response
+from tenure.http.context import Context
+from tenure.http.message import Later, Request, Response
+from tenure.http.routes import ROUTES
+from tenure.testing.clock import ManualClock
+
+__all__ = ["Reply", "Site"]
+
+
+class Reply:
+    """An answer, its body still as bytes; ``[name]`` looks into it as JSON."""
+
+    def __init__(self, response: Response) -> None:
+        self.status = response.status
+        self.raw = response.body
+        self.headers = dict(response.headers)
+        self.response = response
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw)  # more lenient with what is inside data
+
+    @property
+    def code(self) -> str | None:
+        """The error's code; None on success."""
+        error = self.json.get("error")
+        if error is None:
+            return None
+        assert error["message"], "it says what to do"
+        code: str = error["code"]
+        return code
+
+    def __getitem__(self, name: str) -> Any:
+        return self.json[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.json
+
+
+class Site:
+    """Requests to an app, answered as a protocol would: what is later is waited for, what fails becomes its error."""
+
+    def __init__(self, app: App, broker: Broker, clock: ManualClock) -> None:
+        self.app = app
+        self.broker = broker
+        self.clock = clock
+
+    async def send(self, request: Request) -> Reply:
+        result = self.app.handle(request)
+        if isinstance(result, Response):
+            response = result
+        elif isinstance(result, Later):
+            try:
+                response = result.render(await result.answer)
+            except TenureError as error:
+                response = error_response(error, request)
+        else:
+            response = await result
+        reply = Reply(response)
+        assert reply.status != 500, reply.raw
+        if response.stream is None and response.content_type == b"application/json":
+            assert reply["performance"]["server_total_ms"] >= 0
+        return reply
+
+    async def call(self, method: str, target: str, body: Any = None, *, headers: dict[str, str] | None = None) -> Reply:
+        """``body`` is bytes as they are, or a value to be sent as JSON; a content type goes with it."""
+        path, _, query = target.partition("?")
+        raw = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        given = {"content-type": "application/json"} if body is not None else {}
+        return await self.send(Request(method, path, query=query, headers=given | (headers or {}), body=raw))
+
+    async def get(self, target: str, **options: Any) -> Reply:
+        return await self.call("GET", target, **options)
+
+    async def put(self, target: str, body: Any = None, **options: Any) -> Reply:
+        return await self.call("PUT", target, body, **options)
+
+    async def post(self, target: str, body: Any = None, **options: Any) -> Reply:
+        return await self.call("POST", target, body, **options)
+
+    async def delete(self, target: str, **options: Any) -> Reply:
+        return await self.call("DELETE", target, **options)
+
+    def start(self, method: str, target: str, body: Any = None) -> asyncio.Task[Reply]:
+        """Send a request that will wait."""
+        return asyncio.ensure_future(self.call(method, target, body))
+
+    def state(self) -> bytes:
+        """Everything the broker holds, as canonical bytes: equal before and after means that nothing changed."""
+        return dump_checkpoint(self.broker._engine.state)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(clock: ManualClock) -> AsyncIterator[Broker]:
+    async with await Broker.open(None, clock=clock) as broker:
+        yield broker
+
+
+@pytest.fixture
+def make_site(broker: Broker, clock: ManualClock) -> Callable[..., Site]:
+    """A site with options of one's own: ``admit`` and the like go to the App."""
+
+    def make(**options: Any) -> Site:
+        return Site(App(Context(broker), ROUTES, **options), broker, clock)
+
+    return make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    return make_site()
