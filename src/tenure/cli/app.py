@@ -79,3 +79,39 @@ def _salvage(
     from tenure.cli import salvage
 
     raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
+
+
+@app.command("serve")
+def _serve(
+    data: Annotated[Path | None, typer.Option(help="The data directory; made where it is not there.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on [127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="0 picks a free one [4000].")] = None,
+    keys_file: Annotated[Path | None, typer.Option(help="API keys, one a line; read again on SIGHUP.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
+    host_name: Annotated[list[str] | None, typer.Option(help="A further name that Host and Origin may have.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json [text].")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error [info].")] = None,
+    insecure_no_auth: Annotated[
+        bool | None, typer.Option("--insecure-no-auth", help="Listen beyond loopback without keys.")
+    ] = None,
+    test_clock: Annotated[
+        bool | None, typer.Option("--test-clock", help="Serve POST /v0/_test/advance; loopback only.")
+    ] = None,
+    settings: Annotated[Path | None, typer.Option(help="A TOML file of settings.", envvar="TENURE_SETTINGS")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")] = None,
+) -> None:
+    """Serve the /v0 API over HTTP until SIGTERM. Keys come from TENURE_API_KEYS or a keys file, never from a flag."""
+    from tenure.cli import serve
+
+    paths = {"data": data, "keys_file": keys_file, "tls_cert": tls_cert, "tls_key": tls_key}
+    flags = {name: str(path) if path is not None else None for name, path in paths.items()} | {
+        "host": host,
+        "port": port,
+        "host_names": host_name or None,
+        "log_format": log_format,
+        "log_level": log_level,
+        "insecure_no_auth": insecure_no_auth,
+        "test_clock": test_clock,
+    }
+    raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))

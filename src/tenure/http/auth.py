@@ -75,6 +75,11 @@ class Gatekeeper:
             if key_id in gone:
                 task.cancel()
 
+    async def streams_ended(self, timeout_s: float) -> None:
+        """Wait until no stream runs, so long at most."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=timeout_s)
+
     def admit(self, route: Route, call: Call) -> None:
         """Let a call through to its handler, or raise Denied (401, 403) or Overloaded (429)."""
         request = call.request

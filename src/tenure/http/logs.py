@@ -14,7 +14,8 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from tenure.http.app import Call, Route
+from tenure.http.app import Route
+from tenure.http.message import Request
 
 __all__ = ["FIELDS", "configure", "log_request"]
 
@@ -53,12 +54,12 @@ def configure(log_format: str, *, level: int = logging.INFO, stream: TextIO | No
     root.propagate = False
 
 
-def log_request(route: Route | None, call: Call | None, *, method: str, status: int, ms: float) -> None:
+def log_request(route: Route | None, request: Request, *, status: int) -> None:
     """One line for a request that was answered; at level debug, because a queue answers many."""
     if access.isEnabledFor(logging.DEBUG):
         pattern = route.pattern if route is not None else "-"
-        key_id = call.key_id if call is not None else ""
-        about = {"method": method[:16], "route": pattern, "status": status, "ms": round(ms, 3), "key_id": key_id or "-"}
+        method = request.method if request.method.isalpha() else "-"
+        about = {"method": method[:16], "route": pattern, "status": status, "ms": round(request.elapsed_ms, 3)}
         access.debug("request", extra=about)
 
 

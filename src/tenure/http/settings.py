@@ -50,6 +50,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """At debug every request is a line."""
     test_clock: bool = False
     """Serve POST /v0/_test/advance; loopback only."""
+    heartbeat_ms: int = 15_000
+    """An event stream that has nothing to send says so this often."""
     drain_ms: int = 10_000
     """How long a stop waits for requests in flight."""
     metrics_topics_max: int = 1_000
@@ -62,6 +64,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """SSE connections; 0: no limit."""
     watch_sessions_max: int = 10_000
     """Watch sessions; 0: no limit."""
+    watch_ttl_ms: int = 300_000
+    """A watch session that nobody reads is forgotten after this."""
+    heartbeat_ms: int = 15_000
+    """How often a stream that has nothing to say shows that it is there."""
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
 

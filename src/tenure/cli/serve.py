@@ -1,0 +1,117 @@
+"""`tenure serve`: a server in the foreground, from its first line to the last.
+
+One line on standard output says where it listens; everything else goes to the log on standard error. SIGTERM and SIGINT
+stop it gracefully and a second one at once; SIGHUP reads the keys again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tenure.cli.main import OK, PROBLEM, USAGE
+from tenure.errors import Corrupt, TenureError
+
+__all__ = ["run"]
+
+log = logging.getLogger("tenure.server")
+
+# How long the line about the address is held back for a replay that is nearly done: most are, and then whoever waits
+# for the line finds the server ready.
+_REPLAY_PATIENCE_S = 1.0
+
+
+def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
+    """Serve until told to stop; returns the exit code. ``flags`` that are None were not given."""
+    try:
+        from tenure.http.logs import configure
+        from tenure.http.service import Service
+        from tenure.http.settings import load_settings, pairs
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("httptools", "h2", "uvloop"):
+            raise
+        return _refuse("the server needs its extra: pip install tenure[server]")
+    try:
+        given = {name: value for name, value in flags.items() if value is not None} | pairs(sets)
+        settings, strangers = load_settings(given, environment=os.environ, file=file)
+        configure(settings.log_format, level=getattr(logging, settings.log_level.upper()))
+        if strangers:
+            log.warning("these variables are no settings and are ignored: %s", ", ".join(strangers))
+        service = Service(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_Serving(service).live())
+    except Corrupt as error:
+        return _refuse(error.message, PROBLEM)
+    except TenureError as error:
+        return _refuse(error.message)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{where}{error.strerror or error}")
+
+
+class _Serving:
+    """One run of a server under signals."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+        self._told = asyncio.Event()
+        self._opening: asyncio.Task[None] | None = None
+
+    async def live(self) -> int:
+        service, loop = self._service, asyncio.get_running_loop()
+        await service.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, service.reload_keys)
+        self._opening = asyncio.create_task(service.open())
+        told = asyncio.create_task(self._told.wait())
+        await asyncio.wait({self._opening, told}, timeout=_REPLAY_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if not self._told.is_set() and not _failed(self._opening):
+            print(f"listening on {service.address}", flush=True)
+        await asyncio.wait({self._opening, told}, return_when=asyncio.FIRST_COMPLETED)
+        if _failed(self._opening):
+            await service.stop()
+            self._opening.result()
+        await self._told.wait()
+        await service.stop()
+        if not self._opening.done():
+            # A replay cannot be interrupted, and need not be: it changes nothing that the next one would miss.
+            _leave_now(OK)
+        return OK
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._told.is_set():
+            _leave_now(128 + number)
+        log.info("stopping: once more stops at once", extra={"signal": number.name})
+        self._told.set()
+
+
+def _failed(opening: asyncio.Task[None]) -> bool:
+    return opening.done() and opening.exception() is not None
+
+
+def _leave_now(code: int) -> None:
+    """End the process without another step. The log needs none: this is what a crash would do."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _refuse(message: str, code: int = USAGE) -> int:
+    print(f"tenure: {' '.join(message.split())}", file=sys.stderr)
+    return code

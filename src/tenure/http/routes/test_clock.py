@@ -1,0 +1,38 @@
+"""Moving time from outside; served only where ``--test-clock`` was given."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tenure.clock import OffsetClock
+from tenure.http.app import Call, Route
+from tenure.http.body import Reader
+from tenure.http.message import Response
+from tenure.http.render import reply
+
+__all__ = ["routes"]
+
+_TEN_YEARS_MS = 10 * 366 * 86_400_000
+
+
+class AdvanceBody(msgspec.Struct, frozen=True):
+    """How much time passes at once."""
+
+    ms: Annotated[int, msgspec.Meta(ge=0, le=_TEN_YEARS_MS)]
+
+
+_READER = Reader(AdvanceBody)
+
+
+def routes(clock: OffsetClock) -> list[Route]:
+    """The route that moves this clock."""
+
+    def advance(_: object, call: Call) -> Response:
+        """Let time pass, on the wall and in the log together; whoever waits for time is woken before the answer."""
+        clock.advance(_READER.read(call.request).ms)
+        return reply(call.request, {"now_ms": clock.wall_ms(), "offset_ms": clock.offset_ms})
+
+    summary = "Let time pass (tests only)"
+    return [Route("POST", "/v0/_test/advance", advance, frozenset({"admin"}), AdvanceBody, summary)]

@@ -1,0 +1,180 @@
+"""A whole server: settings become keys, an app, sockets and a broker; and all of it is taken down again in order.
+
+It accepts before the log has been replayed, so that whoever asks hears how far that is (``/v0/ready``); everything else
+is answered 503 meanwhile. It stops from the outside in: nothing new is taken, streams end and give back their jobs,
+those who wait are told, what was written becomes durable and is answered, and then the directory is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tenure.broker.broker import Broker
+from tenure.broker.opening import Replay, open_watched
+from tenure.clock import Clock, OffsetClock, SystemClock
+from tenure.errors import Closed, Invalid
+from tenure.http import openapi
+from tenure.http.app import App, Call, Route
+from tenure.http.auth import Gatekeeper
+from tenure.http.context import Context
+from tenure.http.hosts import HostCheck, is_loopback
+from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
+from tenure.http.logs import log_request
+from tenure.http.message import Request
+from tenure.http.prometheus import Exposition, Traffic
+from tenure.http.routes import ROUTES, test_clock
+from tenure.http.server import Server, serve, tls_context
+from tenure.http.settings import ServerSettings, check_start
+
+__all__ = ["Service", "load_keys"]
+
+log = logging.getLogger("tenure.server")
+
+_STREAMS_END_S = 1.0
+
+
+def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> KeyRing:
+    """The keys of the environment and of the keys file together. Raises Invalid where any is malformed."""
+    text = environment.get("TENURE_API_KEYS", "")
+    entries = entries_of_text(text) if text else []
+    if settings.keys_file:
+        found = entries_of_file(Path(settings.keys_file))
+        if not found:
+            raise Invalid(f"the keys file {settings.keys_file} holds no key: add one, or start without the file")
+        entries += found
+    return KeyRing(parse_keys(entries))
+
+
+class Service:
+    """One server, from settings. ``start``, then ``open``, then ``stop``; a failure to open is raised by ``open``.
+
+    Raises Invalid where the settings would be unsafe or cannot work.
+    """
+
+    def __init__(self, settings: ServerSettings, *, environment: Mapping[str, str] = os.environ) -> None:
+        self.settings = settings
+        self._environment = environment
+        ring = load_keys(settings, environment)
+        check_start(settings, has_keys=bool(ring))
+        self.clock: Clock = OffsetClock() if settings.test_clock else SystemClock()
+        self.replay = Replay()
+        self.context = Context(settings=settings, replay=self.replay)
+        self.traffic = Traffic()
+        self.gate = Gatekeeper(
+            ring,
+            hosts=HostCheck(settings.host_names, loopback_only=not ring, addresses=not is_loopback(settings.host)),
+            requests_per_key_max=settings.requests_per_key_max,
+            streams_per_key_max=settings.streams_per_key_max,
+            streams_max=settings.streams_max,
+        )
+        routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
+        self.app = App(self.context, routes, admit=self._admit, track=self.gate.track, observe=self._observe)
+        self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
+        document = msgspec.json.encode(openapi.document(routes))
+        self.context.openapi = lambda: document
+        self._server: Server | None = None
+        self._broker: Broker | None = None
+
+    # Requests
+
+    def _admit(self, route: Route, call: Call) -> None:
+        self.gate.admit(route, call)
+        if route.scopes:
+            if self.context.draining:
+                raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
+            _ = self.context.broker  # raises while the log is replayed
+
+    def _observe(self, route: Route | None, request: Request, status: int) -> None:
+        self.traffic.observe(route, request, status)
+        log_request(route, request, status=status)
+
+    def _wire(self) -> dict[str, float]:
+        if self._server is None:
+            return {}
+        connections = self._server.connections
+        counts: dict[str, Any] = msgspec.structs.asdict(connections.counts)
+        return {
+            "connections": len(connections),
+            "body_bytes": connections.body_bytes,
+            "streams": self.gate.streams_open,
+            **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
+        }
+
+    # Life
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as a URL."""
+        assert self._server is not None
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        return f"{'https' if self.settings.tls_cert else 'http'}://{host}:{self._server.port}"
+
+    async def start(self) -> None:
+        """Accept connections. Raises OSError where the address cannot be had, Invalid where TLS files are no good."""
+        settings = self.settings
+        self._server = await serve(
+            self.app,
+            host=settings.host,
+            port=settings.port,
+            limits=settings.limits,
+            ssl_context=_tls(settings) if settings.tls_cert else None,
+        )
+        if not self.gate.ring:
+            reach = "this machine" if is_loopback(settings.host) else "the network"
+            log.warning("there are no keys: everybody on %s may do everything", reach)
+
+    async def open(self) -> None:
+        """Replay the log and begin to serve. Raises what `Broker.open` raises."""
+        settings = self.settings
+        broker = await open_watched(settings.data, clock=self.clock, settings=settings.engine, replay=self.replay)
+        self._broker = broker
+        self.context.opened(broker)
+        report = broker.recovery
+        if report is not None:
+            extra = {"batches": report.batches, "torn_bytes": report.torn_bytes, "topics": self.context.topics_count}
+            log.info("the log is open", extra=extra)
+
+    def reload_keys(self) -> None:
+        """Read the keys again; where they are malformed, the old ones stay and the log says why."""
+        if not self.settings.keys_file:
+            log.warning("there is no keys file to read again")
+            return
+        try:
+            ring = load_keys(self.settings, self._environment)
+        except Invalid as error:
+            log.error("the keys stay as they were: %s", error.message)
+            return
+        self.gate.replace(ring)
+        log.info("the keys were read again", extra={"keys": len(ring.keys)})
+
+    async def stop(self) -> bool:
+        """Stop within the time for draining; True where nothing had to be cut."""
+        self.context.draining = True
+        clean = True
+        draining: asyncio.Task[bool] | None = None
+        if self._server is not None:
+            draining = asyncio.create_task(self._server.drain(self.settings.drain_ms / 1000))
+            await asyncio.sleep(0)
+            await self.gate.streams_ended(_STREAMS_END_S)
+        if self._broker is not None:
+            await self._broker.close()
+        if draining is not None:
+            clean = await draining
+        log.info("stopped" if clean else "stopped; some connections had to be cut")
+        return clean
+
+
+def _tls(settings: ServerSettings) -> ssl.SSLContext:
+    try:
+        return tls_context(Path(settings.tls_cert), Path(settings.tls_key))
+    except OSError as error:  # an SSLError is one too
+        why = error.strerror or type(error).__name__
+        raise Invalid(f"the TLS files {settings.tls_cert} and {settings.tls_key} cannot be used: {why}") from error
