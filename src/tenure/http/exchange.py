@@ -1,0 +1,112 @@
+"""From a request to its response, whichever of the three ways the handler answers. Shared by both protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tenure.errors import Closed, Indeterminate, TenureError
+from tenure.http.app import error_response
+from tenure.http.message import Later, Request, Response, Result, Send, Stream
+
+__all__ = ["Done", "Handle", "Pending", "carry_out", "fault_response", "run_stream"]
+
+log = logging.getLogger("tenure.http")
+
+Handle = Callable[[Request], Result]
+"""The seam between the wire and what is behind it: an App's ``handle``, or anything of that shape."""
+Done = Callable[[Response], None]
+Pending = asyncio.Future[Any]
+"""What an answer waits for. A Task is work that ends when its peer goes; a plain future is durability: it does not."""
+
+
+def carry_out(handle: Handle, request: Request, done: Done) -> Response | Pending:
+    """Answer a request: at once, or later through ``done``, which is called once and never from in here.
+
+    A write that waits for durability costs a callback, not a task; only a coroutine gets a task. Nothing is raised.
+    """
+    try:
+        result = handle(request)
+    except Exception:
+        return fault_response(request)
+    if type(result) is Response:
+        return result
+    if isinstance(result, Later):
+        return _await_answer(result, request, done)
+    assert not isinstance(result, Response)
+    task = asyncio.get_running_loop().create_task(result)
+    task.add_done_callback(partial(_finished, request, done))
+    return task
+
+
+def _await_answer(later: Later[Any], request: Request, done: Done) -> Response | Pending:
+    answer = later.answer
+    gate = answer.gate
+    try:
+        if not answer.level or gate is None or gate.reached(answer.batch, answer.level):
+            return _render(later, request)
+        future = gate.wait(answer.batch, answer.level)
+    except TenureError as error:
+        return error_response(error, request)
+    future.add_done_callback(partial(_settled, later, request, done))
+    return future
+
+
+def _settled(later: Later[Any], request: Request, done: Done, future: Pending) -> None:
+    if future.cancelled():
+        error: BaseException | None = Indeterminate("the server stops: the write may or may not have become durable")
+    else:
+        error = future.exception()
+    if error is None:
+        done(_render(later, request))
+    elif isinstance(error, TenureError):
+        done(error_response(error, request))
+    else:
+        done(fault_response(request, error))
+
+
+def _finished(request: Request, done: Done, task: asyncio.Future[Response]) -> None:
+    if task.cancelled():
+        done(error_response(Closed("the server stops: connect again", code="shutting_down"), request))
+        return
+    error = task.exception()
+    if error is None:
+        done(task.result())
+    elif isinstance(error, TenureError):
+        done(error_response(error, request))
+    else:
+        done(fault_response(request, error))
+
+
+def _render(later: Later[Any], request: Request) -> Response:
+    try:
+        return later.render(later.answer.reply)
+    except TenureError as error:
+        return error_response(error, request)
+    except Exception:
+        return fault_response(request)
+
+
+async def run_stream(stream: Stream, send: Send) -> bool:
+    """Run a stream; True where it came to its own end, False where it was cancelled, cut or failed. Never raises."""
+    try:
+        await stream(send)
+    except (asyncio.CancelledError, ConnectionError):
+        return False
+    except Exception:
+        log.exception("a stream failed")
+        return False
+    return True
+
+
+def fault_response(request: Request, error: BaseException | None = None) -> Response:
+    """A bug of ours: log it, and say so without telling what is inside."""
+    log.error(
+        "a request could not be answered",
+        exc_info=error if error is not None else True,
+        extra={"method": request.method, "path_length": len(request.path)},
+    )
+    return error_response(TenureError("the server met a fault of its own: report it; the outcome is unknown"), request)

@@ -1,0 +1,358 @@
+"""HTTP/2 by prior knowledge: the same requests and responses on many streams of one connection.
+
+The ``h2`` library keeps the protocol's state; this module bounds what a peer can make it do, and keeps flow control
+honest both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, cast
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import GoAwayFrame
+
+from tenure.http.connections import Connections
+from tenure.http.exchange import Handle, Pending, carry_out, run_stream
+from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
+from tenure.http.h2_stream import Http2Stream
+from tenure.http.message import Response
+from tenure.http.wire import BODILESS, Refused
+
+__all__ = ["PREFACE", "Http2Protocol"]
+
+log = logging.getLogger("tenure.http")
+
+_SLICE_BYTES = 16 * 1024
+
+
+class Http2Protocol(asyncio.Protocol):
+    """One connection. It takes over a transport whose first bytes were HTTP/2's."""
+
+    def __init__(self, handle: Handle, registry: Connections, *, client: str) -> None:
+        self._handle = handle
+        self._registry = registry
+        self._client = client
+        self._meter = FrameMeter(registry.limits)
+        self._h2 = _connection(registry)
+        self._streams: dict[int, Http2Stream] = {}
+        self._stalled_since_s: float | None = None
+        self._stalled_allowed_s = 0.0
+        self._idle_since_s = self._ticked_s = registry.now_s
+        self._block_since_s: float | None = None
+        self._leaving = False
+        self._over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._h2.initiate_connection()
+        extra = self._registry.limits.h2_window_bytes - 65_535
+        if extra > 0:
+            self._h2.increment_flow_control_window(extra)
+        self._send_out()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over = True
+        self._registry.discard(self)
+        for stream in list(self._streams.values()):
+            self._drop(stream)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        limits = self._registry.limits
+        self._stalled_since_s = self._registry.now_s
+        size = self._transport.get_write_buffer_size()
+        self._stalled_allowed_s = limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stalled_since_s = None
+        if not self._over:
+            self._transport.resume_reading()
+            self._pump_all()
+            self._send_out()
+
+    # Reading.
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for at in range(0, len(data), _SLICE_BYTES):
+                if self._over:
+                    return
+                part = data[at : at + _SLICE_BYTES]
+                self._meter.feed(part)
+                for event in self._h2.receive_data(part):
+                    self._on_event(event)
+        except Flood:
+            self._registry.counts.floods += 1
+            self._close(ErrorCodes.ENHANCE_YOUR_CALM)
+        except ProtocolError:
+            self._registry.counts.refused += 1
+            self._close(None)
+        except Exception:
+            log.exception("an HTTP/2 connection failed")
+            self.abort()
+        else:
+            self._note_block()
+            self._send_out()
+
+    def _note_block(self) -> None:
+        if not self._meter.block_open:
+            self._block_since_s = None
+        elif self._block_since_s is None:
+            self._block_since_s = self._registry.now_s
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case RequestReceived():
+                self._on_request(event)
+            case DataReceived():
+                self._on_data(event)
+            case StreamEnded(stream_id=number):
+                stream = self._streams.get(number)
+                if stream is not None and stream.receiving:
+                    self._start(stream)
+            case StreamReset(stream_id=number) if number in self._streams:
+                self._drop(self._streams[number])
+            case WindowUpdated(stream_id=number) if number in self._streams:
+                self._pump(self._streams[number])
+            case WindowUpdated(stream_id=0) | RemoteSettingsChanged():
+                self._pump_all()
+            case ConnectionTerminated():
+                self._leaving = True
+                self._close_when_done()
+
+    def _on_request(self, event: RequestReceived) -> None:
+        if self._leaving or self._registry.draining:
+            self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            return
+        stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._registry)
+        try:
+            stream.read_head(cast("list[tuple[bytes, bytes]]", event.headers))
+        except Refused as refused:
+            self._refuse(stream, refused)
+
+    def _on_data(self, event: DataReceived) -> None:
+        self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        stream = self._streams.get(event.stream_id)
+        if stream is not None and stream.receiving and event.data:
+            try:
+                stream.read_body(bytes(event.data))
+            except Refused as refused:
+                self._refuse(stream, refused)
+
+    def _refuse(self, stream: Http2Stream, refused: Refused) -> None:
+        self._registry.counts.refused += 1
+        self._answer(stream, refused.response())
+
+    def _start(self, stream: Http2Stream) -> None:
+        self._registry.counts.requests += 1
+        outcome = carry_out(self._handle, stream.request(self._client), partial(self._answer, stream))
+        if type(outcome) is Response:
+            self._answer(stream, outcome)
+        else:
+            stream.pending = cast(Pending, outcome)
+
+    # Answering.
+
+    def _answer(self, stream: Http2Stream, response: Response) -> None:
+        if stream.gone or stream.opened:
+            return
+        stream.pending, stream.opened = None, True
+        stream.release_body()
+        bare = stream.head_only or response.status in BODILESS
+        streams = response.stream is not None and not bare
+        self._h2.send_headers(stream.number, self._head(response), end_stream=bare or not (streams or response.body))
+        if streams and response.stream is not None:
+            running = run_stream(response.stream, partial(self._send, stream))
+            stream.pending = asyncio.get_running_loop().create_task(self._run(stream, running))
+        elif bare or not response.body:
+            self._finish(stream)
+        else:
+            stream.out += response.body
+            stream.ended = True
+            self._pump(stream)
+        self._send_out()
+
+    def _head(self, response: Response) -> list[tuple[bytes, bytes]]:
+        head = [(b":status", b"%d" % response.status), (b"date", self._registry.date[6:-2])]
+        if response.status not in BODILESS:
+            head.append((b"content-type", response.content_type))
+            if response.stream is None:
+                head.append((b"content-length", b"%d" % len(response.body)))
+        return head + [(name.lower(), value) for name, value in response.headers]
+
+    async def _send(self, stream: Http2Stream, data: bytes) -> None:
+        if not stream.gone:
+            stream.out += data
+            self._pump(stream)
+            self._send_out()
+        await stream.room()
+
+    async def _run(self, stream: Http2Stream, running: Coroutine[Any, Any, bool]) -> None:
+        ended = await running
+        if stream.gone:
+            return
+        if ended or self._registry.draining:
+            stream.ended = True
+            self._pump(stream)
+        else:
+            self._reset(stream, ErrorCodes.INTERNAL_ERROR)
+        self._send_out()
+
+    def _pump_all(self) -> None:
+        for stream in list(self._streams.values()):
+            if stream.opened:
+                self._pump(stream)
+
+    def _pump(self, stream: Http2Stream) -> None:
+        """Send what the peer's windows and the socket let through."""
+        while stream.out and self._stalled_since_s is None and not stream.gone:
+            size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
+            if size <= 0:
+                break
+            part = bytes(stream.out[:size])
+            del stream.out[:size]
+            self._h2.send_data(stream.number, part, end_stream=stream.ended and not stream.out)
+            self._meter.credit(2)
+            self._send_out()
+            if stream.ended and not stream.out:
+                self._finish(stream)
+                return
+        if stream.out:
+            stream.block()
+        else:
+            stream.blocked_since_s = None
+            if stream.ended and not stream.gone:
+                self._h2.end_stream(stream.number)
+                self._finish(stream)
+        stream.wake()
+
+    def _finish(self, stream: Http2Stream) -> None:
+        """The response is out. A request still coming is told to stop."""
+        if stream.receiving:
+            self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
+        self._meter.credit(2)
+        self._drop(stream)
+
+    def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
+        self._h2.reset_stream(stream.number, code)
+        self._drop(stream)
+
+    def _drop(self, stream: Http2Stream) -> None:
+        """Forget a stream; work that only it wanted is stopped."""
+        self._streams.pop(stream.number, None)
+        stream.gone = True
+        stream.release_body()
+        stream.out.clear()
+        if isinstance(stream.pending, asyncio.Task) and stream.pending is not asyncio.current_task():
+            stream.pending.cancel()
+        stream.wake()
+        self._idle_since_s = self._registry.now_s
+        self._close_when_done()
+
+    def _send_out(self) -> None:
+        data = self._h2.data_to_send()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    # Ending.
+
+    def _close_when_done(self) -> None:
+        if (self._leaving or self._registry.draining) and not self._streams and not self._over:
+            self._send_out()
+            self._transport.close()
+
+    def _close(self, code: ErrorCodes | None) -> None:
+        """Say why, and close. ``None``: the library has said it already."""
+        self._over = True
+        if code is not None:
+            self._h2.close_connection(code)
+        self._send_out()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close without another byte."""
+        self._over = True
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Tell the peer to open no more streams, end those that do not end by themselves, finish the others."""
+        last = self._h2.highest_inbound_stream_id
+        self._send_out()
+        self._transport.write(GoAwayFrame(0, last_stream_id=last, error_code=0).serialize())
+        for stream in list(self._streams.values()):
+            if stream.opened and stream.pending is not None:
+                stream.pending.cancel()
+        self._close_when_done()
+
+    def abandon(self) -> None:
+        """Answer at once what is still waiting, and close."""
+        for stream in list(self._streams.values()):
+            if stream.pending is not None:
+                stream.pending.cancel()
+            elif stream.receiving:
+                self._reset(stream, ErrorCodes.REFUSED_STREAM)
+
+    def tick(self, now_s: float) -> None:
+        """Look at the deadlines of the connection and of its streams."""
+        limits = self._registry.limits
+        self._meter.refill(now_s - self._ticked_s)
+        self._ticked_s = now_s
+        late_s = now_s - limits.tick_ms / 1000
+        if self._stalled_since_s is not None:
+            if late_s - self._stalled_since_s > self._stalled_allowed_s:
+                self._registry.counts.slow_readers += 1
+                self.abort()
+        elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
+            self._registry.counts.timed_out += 1
+            self._close(ErrorCodes.ENHANCE_YOUR_CALM)
+        elif not self._streams and late_s - self._idle_since_s > limits.idle_ms / 1000:
+            self._close(ErrorCodes.NO_ERROR)
+        else:
+            self._tick_streams(late_s)
+
+    def _tick_streams(self, late_s: float) -> None:
+        for stream in list(self._streams.values()):
+            if stream.blocked_too_long(late_s):
+                self._registry.counts.slow_readers += 1
+                self._reset(stream, ErrorCodes.CANCEL)
+            elif stream.overdue(late_s):
+                self._registry.counts.timed_out += 1
+                self._reset(stream, ErrorCodes.CANCEL)
+        self._send_out()
+
+
+def _connection(registry: Connections) -> H2Connection:
+    limits = registry.limits
+    connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    connection.local_settings = Settings(
+        client=False,
+        initial_values={
+            SettingCodes.MAX_CONCURRENT_STREAMS: limits.h2_streams_max,
+            SettingCodes.MAX_HEADER_LIST_SIZE: limits.header_bytes_max + limits.target_bytes_max,
+            SettingCodes.INITIAL_WINDOW_SIZE: limits.h2_window_bytes,
+            SettingCodes.ENABLE_PUSH: 0,
+        },
+    )
+    connection.decoder.max_header_list_size = limits.header_bytes_max + limits.target_bytes_max
+    return connection

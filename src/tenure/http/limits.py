@@ -1,0 +1,71 @@
+"""Every limit and deadline of the wire, in one place, each with its unit in its name."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["WireLimits"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one peer, and all of them together, may ask of the wire.
+
+    Deadlines are kept by one coarse timer: a peer is cut between a deadline and ``2 * tick_ms`` later.
+    """
+
+    target_bytes_max: int = 8 * KIB
+    """Path and query of one request; above it 414."""
+    header_bytes_max: int = 32 * KIB
+    """Names and values of one request's headers and trailers together; above it 431."""
+    headers_max: int = 100
+    """Header lines of one request; above it 431."""
+    body_bytes_max: int = 64 * MIB
+    """One request's body; above it 413, before the rest is read."""
+    bodies_bytes_max: int = 256 * MIB
+    """Bodies in memory over all connections; above it 429, before the rest is read."""
+    chunk_overhead_bytes_max: int = 64 * KIB
+    """Bytes of a chunked body that are not its content, beyond eight for each byte of content."""
+
+    connections_max: int = 20_000
+    """Connections at once; one more gets 503 and is closed."""
+    pipeline_max: int = 32
+    """Requests of one connection being answered at once; more wait, and reading is paused."""
+    backlog: int = 2_048
+    """Connections that the kernel holds until they are accepted."""
+
+    header_ms: int = 10_000
+    """From the first byte of a request to the end of its headers; also from connecting to the first byte."""
+    body_grace_ms: int = 10_000
+    body_bytes_per_s_min: int = 16 * KIB
+    """A body may take the grace, and one second more for each of these bytes that have come."""
+    idle_ms: int = 75_000
+    """A connection without a request is closed after this."""
+    write_stall_ms: int = 30_000
+    """A peer that does not take what waits for it is cut after this, and a second for each ``body_bytes_per_s_min``."""
+    write_buffer_bytes: int = 64 * KIB
+    """Bytes kept for a slow reader before whoever sends has to wait."""
+    linger_ms: int = 2_000
+    linger_bytes_max: int = 16 * MIB
+    """After a refusal the peer may go on sending so long, so much, unheard: a reset would eat the answer."""
+    tls_handshake_ms: int = 10_000
+    tick_ms: int = 1_000
+    """How often deadlines are looked at."""
+
+    keepalive_idle_s: int = 15
+    keepalive_interval_s: int = 5
+    user_timeout_ms: int = 20_000
+    """A silent peer is probed after the idle time, and is gone when nothing was acknowledged for the timeout: what a
+    half-open worker holds is back after a heartbeat plus this.
+    """
+
+    h2_streams_max: int = 128
+    """Requests of one HTTP/2 connection at once."""
+    h2_window_bytes: int = 1 * MIB
+    """What a peer may send on one stream, and on all streams, before it hears from us."""
+    h2_control_frames_max: int = 1_000
+    """Frames that carry no request and no content (resets, pings, settings, priorities, windows) allowed at once."""
+    h2_control_frames_per_s: int = 100
+    """How fast that allowance grows back; each response and each DATA frame sent gives back two."""

@@ -1,0 +1,85 @@
+"""The way out of an HTTP/1.1 connection: one write per turn, and a stream that waits for a slow reader."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenure.http.connections import Connections
+
+__all__ = ["Outlet"]
+
+
+class Outlet:
+    """Writes to a transport. What is written while ``gathering`` leaves together.
+
+    A stream's bytes are bounded: ``send_chunk`` and ``send_plain`` return only when the transport has room again, and
+    raise ConnectionError where the peer is gone or was cut.
+    """
+
+    __slots__ = ("_cut_s", "_gathered", "_registry", "_room", "_transport", "gathering", "gone", "stalled")
+
+    def __init__(self, transport: asyncio.Transport, registry: Connections) -> None:
+        self._transport = transport
+        self._registry = registry
+        self._gathered: list[bytes] = []
+        self._room: asyncio.Future[None] | None = None
+        self.gathering = False
+        self.gone = False
+        self.stalled = False
+        self._cut_s = 0.0
+
+    def write(self, data: bytes) -> None:
+        """Write, or gather."""
+        if self.gathering:
+            self._gathered.append(data)
+        else:
+            self._transport.write(data)
+
+    def release(self) -> None:
+        """Let go what was gathered."""
+        gathered = self._gathered
+        if gathered:
+            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+            self._gathered = []
+
+    async def send_chunk(self, data: bytes) -> None:
+        """Send bytes as one chunk; an empty one would end the body, so it is left out."""
+        if data:
+            await self.send_plain(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def send_plain(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        if self.gone:
+            raise ConnectionResetError("the peer is gone")
+        self._transport.write(data)
+        while self.stalled:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+    def stall(self) -> None:
+        """The transport's buffer is full."""
+        self.stalled = True
+        limits = self._registry.limits
+        size = self._transport.get_write_buffer_size()
+        self._cut_s = self._registry.now_s + limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+
+    def too_slow(self, now_s: float) -> bool:
+        """Whether the peer has been stalled for longer than what waits for it explains."""
+        return self.stalled and now_s > self._cut_s
+
+    def flow(self) -> None:
+        """The transport has room again."""
+        self.stalled = False
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+
+    def lose(self) -> None:
+        """The peer is gone."""
+        self.gone = True
+        self.stalled = False
+        if self._room is not None and not self._room.done():
+            self._room.set_exception(ConnectionResetError("the peer is gone"))
+            self._room.exception()  # whoever waits gets it; nobody waiting is no fault
+        self._room = None

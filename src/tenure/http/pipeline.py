@@ -1,0 +1,239 @@
+"""The exchanges of one HTTP/1.1 connection: run as they come, answered in order.
+
+At most ``pipeline_max`` run at once; what came beyond that waits here, and the protocol stops reading. A stream holds
+its place until it ends. Responses of one turn leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, cast
+
+from tenure.http.connections import Connections
+from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run_stream
+from tenure.http.message import Request, Response, Stream
+from tenure.http.outlet import Outlet
+from tenure.http.wire import Refused, encode_response, encode_stream_head
+
+__all__ = ["Pipeline"]
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE = b"connection: close\r\n"
+_KEEP = b"connection: keep-alive\r\n"
+_CHUNKED = b"transfer-encoding: chunked\r\n"
+
+
+class _Exchange:
+    """One request and what becomes of it."""
+
+    __slots__ = ("body_bytes", "keep_alive", "old", "pending", "request", "response")
+
+    def __init__(self, request: Request, *, keep_alive: bool, old: bool) -> None:
+        self.request = request
+        self.keep_alive = keep_alive
+        self.old = old
+        self.body_bytes = len(request.body)
+        self.response: Response | None = None
+        self.pending: Pending | None = None
+
+
+class Pipeline:
+    """``on_room`` is called when something was written outside of a read, ``on_over`` after the last response."""
+
+    __slots__ = (
+        "_backlog",
+        "_exchanges",
+        "_flushing",
+        "_handle",
+        "_invitation",
+        "_on_over",
+        "_on_room",
+        "_registry",
+        "_transport",
+        "idle_since_s",
+        "outlet",
+        "over",
+        "streaming",
+    )
+
+    def __init__(
+        self,
+        handle: Handle,
+        registry: Connections,
+        *,
+        transport: asyncio.Transport,
+        on_room: Callable[[], None],
+        on_over: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._registry = registry
+        self._transport = transport
+        self._on_room = on_room
+        self._on_over = on_over
+        self._exchanges: deque[_Exchange] = deque()
+        self._backlog: deque[_Exchange] = deque()
+        self.outlet = Outlet(transport, registry)
+        self._flushing = self._invitation = False
+        self.idle_since_s = registry.now_s
+        self.streaming = False
+        self.over = False
+        """The last response has been written."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is unanswered."""
+        return bool(self._exchanges or self._backlog)
+
+    @property
+    def polled(self) -> bool:
+        """Whether the peer waits for something that only it can want: a stream, or work that has a task."""
+        return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
+
+    def full(self) -> bool:
+        """Whether no more should be read."""
+        return bool(self._backlog) or self._held()
+
+    def _held(self) -> bool:
+        return self.outlet.stalled or self.streaming or len(self._exchanges) >= self._registry.limits.pipeline_max
+
+    def submit(self, request: Request, keep_alive: bool, old: bool) -> None:
+        """Take in a request; it starts at once if there is room."""
+        self._registry.counts.requests += 1
+        exchange = _Exchange(request, keep_alive=keep_alive, old=old)
+        if self._backlog or self._held():
+            self._backlog.append(exchange)
+        else:
+            self._start(exchange)
+
+    def refuse(self, refused: Refused) -> None:
+        """Answer, after all others, something that is no request; the connection ends with it."""
+        exchange = _Exchange(Request("GET", "/"), keep_alive=False, old=False)
+        exchange.response = refused.response()
+        (self._backlog if self._backlog else self._exchanges).append(exchange)
+        self.flush()
+
+    def invite(self) -> None:
+        """The peer waits for leave to send its body; answers before it come first."""
+        if self.busy:
+            self._invitation = True
+        else:
+            self.outlet.write(_CONTINUE)
+
+    def _start(self, exchange: _Exchange) -> None:
+        self._exchanges.append(exchange)
+        if exchange.response is not None:
+            return
+        outcome = carry_out(self._handle, exchange.request, partial(self._answer, exchange))
+        if type(outcome) is Response:
+            self._answer(exchange, outcome)
+        else:
+            exchange.pending = cast(Pending, outcome)
+
+    def _answer(self, exchange: _Exchange, response: Response) -> None:
+        if not self.outlet.gone:
+            exchange.response, exchange.pending = response, None
+            self._settle(exchange)
+            if self._exchanges[0] is exchange:
+                self.flush()
+
+    def _settle(self, exchange: _Exchange) -> None:
+        """Its body is not needed any more."""
+        self._registry.body_bytes -= exchange.body_bytes
+        exchange.body_bytes = 0
+
+    def flush(self) -> None:
+        """Write what is ready, in order; start what waited for that."""
+        if self._flushing or self.outlet.gone:
+            return
+        self._flushing = True
+        exchanges = self._exchanges
+        while True:
+            while exchanges and not self.streaming and not self.over:
+                response = exchanges[0].response
+                if response is None:
+                    break
+                self._emit(exchanges[0], response)
+            if not self._backlog or self.over or self._held():
+                break
+            self._start(self._backlog.popleft())
+        self._flushing = False
+        if not self.outlet.gathering:
+            self._on_room()
+
+    def _emit(self, exchange: _Exchange, response: Response) -> None:
+        head_only = exchange.request.method == "HEAD"
+        last = not exchange.keep_alive or (self._registry.draining and len(self._exchanges) == 1 and not self._backlog)
+        date = self._registry.date
+        connection = _CLOSE if last else _KEEP if exchange.old else b""
+        try:
+            if response.stream is not None and not head_only:
+                framing = _CLOSE if exchange.old else _CHUNKED + connection
+                self.outlet.write(encode_stream_head(response, date=date, framing=framing))
+                self._open(exchange, response.stream, last=last or exchange.old)
+                return
+            data = encode_response(response, date=date, connection=connection, head_only=head_only)
+        except ValueError:
+            data = encode_response(fault_response(exchange.request), date=date, connection=connection)
+        self.outlet.write(data)
+        self._leave(last=last)
+
+    def _leave(self, *, last: bool) -> None:
+        """The first exchange is over."""
+        self._exchanges.popleft()
+        if last:
+            self.over = True
+            self.outlet.release()
+            self._on_over()
+        elif not self._exchanges:
+            self.idle_since_s = self._registry.now_s
+            if self._invitation:
+                self._invitation = False
+                self.outlet.write(_CONTINUE)
+
+    def _open(self, exchange: _Exchange, stream: Stream, *, last: bool) -> None:
+        self.streaming = True
+        self.outlet.release()
+        send = self.outlet.send_plain if exchange.old else self.outlet.send_chunk
+        exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, run_stream(stream, send), last))
+
+    async def _run(self, exchange: _Exchange, running: Coroutine[Any, Any, bool], last: bool) -> None:
+        """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
+        ended = await running
+        if self.outlet.gone:
+            return
+        if not (ended or self._registry.draining):
+            self._transport.abort()
+            return
+        self.streaming = False
+        exchange.pending = None
+        if not exchange.old:
+            self.outlet.write(b"0\r\n\r\n")
+        self._leave(last=last or self._registry.draining)
+        self.flush()
+
+    # The end.
+
+    def lose(self) -> None:
+        """The peer is gone: stop what only it wanted. A write goes on."""
+        self.outlet.lose()
+        for exchange in (*self._exchanges, *self._backlog):
+            self._settle(exchange)
+            if isinstance(exchange.pending, asyncio.Task):
+                exchange.pending.cancel()
+        self._exchanges.clear()
+        self._backlog.clear()
+
+    def end_streams(self) -> None:
+        """The server stops: end a running stream."""
+        if self.streaming and self._exchanges[0].pending is not None:
+            self._exchanges[0].pending.cancel()
+
+    def abandon(self) -> None:
+        """Answer now what still waits: that the server stops."""
+        self._backlog.clear()
+        for exchange in list(self._exchanges):
+            if exchange.pending is not None:
+                exchange.pending.cancel()

@@ -1,0 +1,240 @@
+"""HTTP/1.1 on a socket: what is read, what is refused, and by when; HTTP/2 is recognised and handed on.
+
+Bytes go to the reader, requests from there to the pipeline. The protocol itself decides when to read on, when a peer
+has taken too long, and how the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from tenure.errors import Closed, Invalid
+from tenure.http.connections import Connections
+from tenure.http.exchange import Handle
+from tenure.http.h2_protocol import PREFACE, Http2Protocol
+from tenure.http.pipeline import Pipeline
+from tenure.http.reader import Phase, RequestReader
+from tenure.http.wire import Refused
+
+__all__ = ["HttpProtocol"]
+
+_SLICE_BYTES = 16 * 1024
+"""What is parsed before looking whether there is room for more requests."""
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection. ``handle`` is all it knows of the application."""
+
+    __slots__ = (
+        "_deaf",
+        "_deaf_since_s",
+        "_half_closed",
+        "_handle",
+        "_ignored_bytes",
+        "_paused",
+        "_pipeline",
+        "_reader",
+        "_registry",
+        "_sniffed",
+        "_transport",
+        "_unfed",
+    )
+
+    def __init__(self, handle: Handle, registry: Connections) -> None:
+        self._handle = handle
+        self._registry = registry
+        self._unfed = b""
+        self._sniffed = False
+        self._paused = False
+        self._half_closed = False
+        self._deaf = False  # nothing more is parsed; what comes is thrown away
+        self._deaf_since_s: float | None = None
+        self._ignored_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._registry.limits.write_buffer_bytes)
+        peer = transport.get_extra_info("peername")
+        client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._pipeline = pipeline = Pipeline(
+            self._handle, self._registry, transport=self._transport, on_room=self._go_on, on_over=self._finish
+        )
+        self._reader = RequestReader(self._registry, client=client, deliver=pipeline.submit, invite=pipeline.invite)
+        admitted = self._registry.add(self)
+        if admitted is None:
+            self.abort()
+        elif not admitted or self._registry.draining:
+            code = "shutting_down" if self._registry.draining else "not_ready"
+            self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        self._registry.discard(self)
+        self._registry.body_bytes -= self._reader.release()
+        self._pipeline.lose()
+
+    # Reading.
+
+    def data_received(self, data: bytes) -> None:
+        if self._unfed:
+            data, self._unfed = self._unfed + data, b""
+        if not self._sniffed and self._is_http2(data):
+            return
+        if self._deaf:
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > self._registry.limits.linger_bytes_max:
+                self.abort()
+        elif self._pipeline.streaming:
+            self._unfed = data  # read on only to hear the peer go; nobody pipelines much behind a stream
+            if len(data) > self._registry.limits.write_buffer_bytes:
+                self.abort()
+        else:
+            self._feed(data)
+
+    def _is_http2(self, data: bytes) -> bool:
+        """Whether the first bytes are those of HTTP/2, or may still become them."""
+        if self._deaf:
+            return False
+        if data.startswith(PREFACE):
+            heir = Http2Protocol(self._handle, self._registry, client=self._reader.client)
+            self._registry.replace(self, heir)
+            self._transport.set_protocol(heir)
+            heir.connection_made(self._transport)
+            heir.data_received(data)
+            return True
+        if PREFACE.startswith(data):
+            self._unfed = data
+            return True
+        self._sniffed = True
+        return False
+
+    def _feed(self, data: bytes) -> None:
+        pipeline, reader = self._pipeline, self._reader
+        outlet = pipeline.outlet
+        outlet.gathering = True
+        try:
+            if len(data) <= _SLICE_BYTES:
+                reader.feed(data)
+            else:
+                self._feed_slices(data)
+        except Refused as refused:
+            self._refuse(refused)
+        outlet.gathering = False
+        outlet.release()
+        if reader.over:
+            self._deaf = True
+        self._regulate()
+
+    def _feed_slices(self, data: bytes) -> None:
+        view, at = memoryview(data), 0
+        while at < len(data) and not self._reader.over and not self._pipeline.full():
+            self._reader.feed(view[at : at + _SLICE_BYTES])
+            at += _SLICE_BYTES
+        self._unfed = data[at:]
+
+    def _go_on(self) -> None:
+        """Something was answered: take up what had to wait for it."""
+        if self._half_closed and not self._pipeline.busy:
+            self._transport.close()
+        elif self._unfed and not self._deaf and not self._pipeline.full():
+            data, self._unfed = self._unfed, b""
+            self._feed(data)
+        else:
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
+        pipeline = self._pipeline
+        pause = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
+        if pause != self._paused and not self._transport.is_closing():
+            self._paused = pause
+            if pause:
+                self._transport.pause_reading()
+            else:
+                self._reader.since_s = self._registry.now_s
+                self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. Who waits for a stream or a long poll is taken to be gone; a write is answered."""
+        if self._deaf_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
+            return False
+        self._half_closed = self._deaf = True
+        return True
+
+    def pause_writing(self) -> None:
+        self._pipeline.outlet.stall()
+
+    def resume_writing(self) -> None:
+        self._pipeline.outlet.flow()
+        self._pipeline.flush()
+
+    # Ending.
+
+    def _refuse(self, refused: Refused) -> None:
+        self._registry.counts.refused += 1
+        self._deaf = True
+        self._deaf_since_s = self._registry.now_s
+        self._unfed = b""
+        self._registry.body_bytes -= self._reader.release()
+        self._pipeline.refuse(refused)
+        self._regulate()
+
+    def _finish(self) -> None:
+        """The last response is written. A peer that may still be sending is listened to, since a reset would destroy
+        the answer on its way.
+        """
+        self._deaf = True
+        if self._deaf_since_s is None:
+            self._transport.close()
+        elif self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Close without another byte."""
+        self._deaf = True
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Finish what is in flight, end streams, close."""
+        self._pipeline.end_streams()
+        if not self._pipeline.busy and self._reader.phase == Phase.BETWEEN:
+            self._transport.close()
+
+    def abandon(self) -> None:
+        """Answer at once what is still waiting, and close."""
+        if self._pipeline.busy:
+            self._pipeline.abandon()
+        else:
+            self._transport.close()
+
+    def tick(self, now_s: float) -> None:
+        """Look at the deadline of whatever is going on."""
+        limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
+        late_s = now_s - limits.tick_ms / 1000
+        if pipeline.outlet.stalled:
+            if pipeline.outlet.too_slow(late_s):
+                self._registry.counts.slow_readers += 1
+                self.abort()
+        elif self._deaf_since_s is not None:
+            if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
+                self.abort()
+        elif reader.phase != Phase.BETWEEN:
+            if not self._paused and late_s - reader.since_s > self._allowed_s():
+                self._time_out()
+        elif not pipeline.busy:
+            allowed_ms = limits.idle_ms if reader.messages else limits.header_ms
+            if late_s - pipeline.idle_since_s > allowed_ms / 1000:
+                self._registry.counts.timed_out += 1
+                self._transport.close()
+
+    def _allowed_s(self) -> float:
+        """How long the phase that the reader is in may take."""
+        limits = self._registry.limits
+        if self._reader.phase == Phase.HEAD:
+            return limits.header_ms / 1000
+        return limits.body_grace_ms / 1000 + self._reader.body_bytes / limits.body_bytes_per_s_min
+
+    def _time_out(self) -> None:
+        self._registry.counts.timed_out += 1
+        self._refuse(Refused(Invalid("the request did not arrive in time: send it faster"), status=408))

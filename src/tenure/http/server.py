@@ -1,0 +1,144 @@
+"""Binding, TLS, serving, and stopping gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from pathlib import Path
+
+from tenure.http.app import App
+from tenure.http.connections import Connections
+from tenure.http.exchange import Handle
+from tenure.http.limits import WireLimits
+from tenure.http.protocol import HttpProtocol
+
+__all__ = ["Server", "bind", "serve", "tls_context"]
+
+_FILES_SPARE = 256
+"""File descriptors kept for the log and everything else that is no connection."""
+
+
+class Server:
+    """A server that accepts connections; made by ``serve``."""
+
+    def __init__(self, listeners: list[asyncio.Server], sockets: list[socket.socket], connections: Connections) -> None:
+        self._listeners = listeners
+        self.sockets = sockets
+        self.port: int = sockets[0].getsockname()[1]
+        self.connections = connections
+
+    @property
+    def draining(self) -> bool:
+        """Whether it has been told to stop."""
+        return self.connections.draining
+
+    async def drain(self, deadline_s: float = 10.0) -> bool:
+        """Stop: accept nothing more, close what is idle, end streams, let requests finish; then cut the rest.
+
+        Returns within ``deadline_s`` plus two seconds, True where nothing had to be cut. A second call while one is
+        under way waits as well and does no harm.
+        """
+        for listener in self._listeners:
+            listener.close()
+        clean = await self.connections.drain(deadline_s)
+        self.connections.stop()
+        return clean
+
+    async def __aenter__(self) -> Server:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.drain(0.0)
+
+
+async def serve(
+    app: App | Handle,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: WireLimits | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    sockets: list[socket.socket] | None = None,
+) -> Server:
+    """Serve an app, or any function from Request to Result, on every address of ``host``.
+
+    Port 0 takes a free one; ``sockets`` that are bound already take the place of host and port. Raises OSError where
+    the address cannot be had.
+    """
+    handle: Handle = app.handle if isinstance(app, App) else app
+    limits = limits or WireLimits()
+    connections = Connections(limits)
+    connections.connections_max = _affordable(limits.connections_max)
+    loop = asyncio.get_running_loop()
+    sockets = sockets if sockets is not None else bind(host, port, limits=limits)
+    listeners: list[asyncio.Server] = []
+    for one in sockets:
+        listeners.append(
+            await loop.create_server(
+                lambda: HttpProtocol(handle, connections),
+                sock=one,
+                backlog=limits.backlog,
+                ssl=ssl_context,
+                ssl_handshake_timeout=limits.tls_handshake_ms / 1000 if ssl_context is not None else None,
+            )
+        )
+    connections.start()
+    return Server(listeners, sockets, connections)
+
+
+def bind(host: str, port: int, *, limits: WireLimits) -> list[socket.socket]:
+    """Listening sockets on every address of ``host``, all on one port. Connections inherit their options."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, number, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, number)
+            sockets.append(one)
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _set_patience(one, limits)
+            taken = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
+            one.bind((address[0], taken, *address[2:]))
+    except OSError:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _set_patience(one: socket.socket, limits: WireLimits) -> None:
+    """Notice a peer that is gone without a word, in a stated time; Linux hands these options on to connections."""
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits.keepalive_idle_s),
+        ("TCP_KEEPINTVL", limits.keepalive_interval_s),
+        ("TCP_USER_TIMEOUT", limits.user_timeout_ms),
+    ):
+        if hasattr(socket, name):
+            one.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _affordable(connections_max: int) -> int:
+    """As many connections as there are file descriptors for, after asking for more of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections_max + _FILES_SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(wanted, hard), hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections_max if soft == -1 else max(1, min(connections_max, soft - _FILES_SPARE))
+
+
+def tls_context(cert: Path, key: Path) -> ssl.SSLContext:
+    """A context from certificate and key files, offering HTTP/2 and HTTP/1.1. Raises OSError and ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(cert, key)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context

@@ -1,0 +1,105 @@
+"""Bytes of HTTP on both sides of a message: targets taken apart, heads of responses put together."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
+
+from tenure.errors import Invalid, TenureError
+from tenure.http.app import error_response
+from tenure.http.message import Request, Response
+
+__all__ = ["BODILESS", "Refused", "encode_response", "encode_stream_head", "split_target"]
+
+BODILESS = frozenset({204, 304})
+"""Statuses that never have a body."""
+
+_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_VISIBLE = re.compile(rb"[\x21-\x7e]+")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SLASH = re.compile(rb"%2[Ff]")
+
+
+class Refused(Exception):
+    """A request that the wire itself turns down: it is answered with ``error`` and the connection ends."""
+
+    def __init__(self, error: TenureError, *, status: int | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.status = status
+
+    def response(self) -> Response:
+        """The error body of the contract, under the status that HTTP has for the case."""
+        response = error_response(self.error, Request("GET", "/"))
+        if self.status is not None:
+            response.status = self.status
+        return response
+
+
+def split_target(target: bytes) -> tuple[str, str, str | None]:
+    """Take a request target apart: decoded path, raw query, and the authority where the target names one.
+
+    An escaped slash stays escaped, so that it never separates segments: no name may hold a percent sign, so a route
+    that sees one refuses it. Raises Refused for what is no target, for a broken escape and for bad UTF-8.
+    """
+    if _VISIBLE.fullmatch(target) is None or b"#" in target:
+        raise Refused(Invalid("the request target holds characters that must be percent-encoded"))
+    authority = None
+    if not target.startswith(b"/"):
+        if target == b"*":
+            return "*", "", None
+        scheme, found, rest = target.partition(b"://")
+        if not found or scheme.lower() not in (b"http", b"https"):
+            raise Refused(Invalid("the request target must be a path that starts with a slash"))
+        host, _, rest = rest.partition(b"/")
+        authority, target = host.decode(), b"/" + rest
+    path, _, query = target.partition(b"?")
+    return decode_path(path), query.decode(), authority
+
+
+def decode_path(path: bytes) -> str:
+    """Percent-decode a path, segment by segment in effect: what was escaped as a slash stays ``%2F``."""
+    if b"%" not in path:
+        return path.decode()
+    if _BAD_ESCAPE.search(path) is not None:
+        raise Refused(Invalid("a percent sign in the path must be followed by two hexadecimal digits"))
+    try:
+        return unquote_to_bytes(_SLASH.sub(b"%252F", path)).decode()
+    except UnicodeDecodeError as error:
+        raise Refused(Invalid("the path is not valid UTF-8 once decoded")) from error
+
+
+def encode_response(response: Response, *, date: bytes, connection: bytes = b"", head_only: bool = False) -> bytes:
+    """A response with its length, as HTTP/1.1 bytes. ``connection`` is a whole header line or nothing."""
+    status, body = response.status, response.body
+    extra = _extra(response) if response.headers else b""
+    if status in BODILESS:
+        return b"%b%b%b%b\r\n" % (_LINES[status], date, extra, connection)
+    return b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b\r\n%b" % (
+        _LINES.get(status) or b"HTTP/1.1 %d \r\n" % status,
+        response.content_type,
+        len(body),
+        date,
+        extra,
+        connection,
+        b"" if head_only else body,
+    )
+
+
+def encode_stream_head(response: Response, *, date: bytes, framing: bytes) -> bytes:
+    """The head of a response whose end is not known; ``framing`` is the header line that says how it will end."""
+    return b"%bcontent-type: %b\r\n%b%b%b\r\n" % (
+        _LINES[response.status],
+        response.content_type,
+        date,
+        _extra(response),
+        framing,
+    )
+
+
+def _extra(response: Response) -> bytes:
+    lines = b"".join(b"%b: %b\r\n" % pair for pair in response.headers)
+    if lines.count(b"\n") != len(response.headers) or lines.count(b"\r") != len(response.headers):
+        raise ValueError("a response header holds a line break")
+    return lines
