@@ -86,6 +86,7 @@ def judge(notes: Path) -> HistoryReport:
     return report
 
 
+@pytest.mark.timeout(300)
 def test_fault_1_38_44_fifty_kills_lose_nothing_and_undo_nothing(tmp_path: Path) -> None:
     """Faults 1, 20, 38, 44: 55 lives on one directory, each killed at a random moment, some while they recover."""
     home, notes = tmp_path / "data", tmp_path / "notes"
