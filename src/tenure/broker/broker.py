@@ -9,7 +9,7 @@ wiser.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tenure.broker import appends, leases, letters, reads, routing, topics
@@ -275,8 +275,12 @@ class Broker:
         reason_like: str | None = None,
         limit: int | None = None,
         reset_deliveries: bool = True,
+        reaches: Callable[[str], bool] | None = None,
     ) -> Answer[Redrive]:
-        """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from."""
+        """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
+
+        A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
+        """
         self._pump.check_open()
         return self._pump.answer(
             letters.redrive(
@@ -288,6 +292,7 @@ class Broker:
                 reason_like=reason_like,
                 limit=limit,
                 reset_deliveries=reset_deliveries,
+                reaches=reaches,
             )
         )
 

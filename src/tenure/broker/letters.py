@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -109,13 +109,14 @@ def redrive(
     reason_like: str | None = None,
     limit: int | None = None,
     reset_deliveries: bool = True,
+    reaches: Callable[[str], bool] | None = None,
 ) -> Answer[Redrive]:
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
     from.
 
-    ``to`` names another target. Each job moves atomically, its provenance kept. It stops before the first one that
-    cannot move; where that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one
-    that is full.
+    ``to`` names another target; ``reaches`` tells which origins the caller may write to. Each job moves atomically, its
+    provenance kept. It stops before the first one that cannot move; where that is the very first, it raises why:
+    NotFound for a target that is gone, Overloaded for one that is full.
     """
     topic = engine.state.topic(name)
     settings = engine.settings
@@ -133,6 +134,7 @@ def redrive(
         parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None,
         set(seqs) if seqs is not None else None,
         reason_like,
+        reaches,
     )
     now = engine.now()
     engine.pass_time(topic, now)
@@ -144,7 +146,14 @@ def redrive(
 class _Wanted:
     """Which dead letters a redrive is about."""
 
-    def __init__(self, match: Any, seqs: set[int] | None, reason_like: str | None) -> None:
+    def __init__(
+        self,
+        match: Any,
+        seqs: set[int] | None,
+        reason_like: str | None,
+        reaches: Callable[[str], bool] | None,
+    ) -> None:
+        self.reaches = reaches
         self.match = match
         self.seqs = seqs
         self.reason_like = reason_like
@@ -187,6 +196,8 @@ def _send_back(
         target = to or origin.topic
         if target == topic.name:
             continue  # back at work here already
+        if wanted.reaches is not None and not wanted.reaches(target):
+            continue  # anybody may write any origin into a letter
         try:
             batch, target_level = _move(engine, topic, letter, target, origin=origin, now=now, reset=reset)
         except (NotFound, Overloaded):

@@ -7,29 +7,26 @@ A claim of a thousand jobs is the longest answer there is, so it is put together
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
 from tenure.broker.replies import Claim, Extension, Redrive, Settled
 from tenure.core.records import Stored
 from tenure.http.message import Later, Request, Response
+from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.sse import field
 
 __all__ = ["claimed", "extended", "job_frames", "listed", "one_job", "redriven", "settled", "when_durable"]
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 
 
 def when_durable(request: Request, answer: Answer[T], render: Callable[[Request, T, float], Response]) -> Later[T]:
     """Answer once the write is durable; ``render`` also gets how long a sync kept the answer waiting, in ms."""
-    if answer.level != Level.SYNCED:
-        return Later(answer, lambda reply: render(request, reply, 0.0))
-    started = perf_counter()
-    return Later(answer, lambda reply: render(request, reply, (perf_counter() - started) * 1000))
+    watch = Stopwatch(answer)
+    return Later(answer, lambda reply: render(request, reply, watch.fsync_ms))
 
 
 def claimed(request: Request, claim: Claim) -> Response:
@@ -78,7 +75,7 @@ def _job(claim: Claim, job: Stored, opening: bytes, lease: bytes) -> bytes:
         job.seq,
         lease,
         job.ts,
-        b"" if job.tag is None else b',"$tag":' + _encode(job.tag),
+        b"" if job.tag is None else b',"$tag":' + encode(job.tag),
         claim.redelivered.get(job.seq, 1),
         job.data,
         b"" if job.meta is None else b',"meta":' + job.meta,
@@ -88,73 +85,53 @@ def _job(claim: Claim, job: Stored, opening: bytes, lease: bytes) -> bytes:
 def settled(verb: bytes) -> Callable[[Request, Settled, float], Response]:
     """How an ack or a nack is answered; ``verb`` names the count."""
 
-    def render(request: Request, reply: Settled, fsync_ms: float) -> Response:
+    def render(request: Request, answered: Settled, fsync_ms: float) -> Response:
         return Response(
             200,
-            b'{"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d,%b'
+            b'{"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d,%b}'
             % (
-                reply.topic.encode(),
+                answered.topic.encode(),
                 verb,
-                reply.count,
-                _encode(reply.skipped) if reply.skipped else b"[]",
-                reply.ready,
-                reply.in_flight,
-                _written(request, fsync_ms),
+                answered.count,
+                encode(answered.skipped) if answered.skipped else b"[]",
+                answered.ready,
+                answered.in_flight,
+                performance(request, fsync_ms),
             ),
         )
 
     return render
 
 
-def extended(request: Request, reply: Extension, fsync_ms: float) -> Response:
+def extended(request: Request, answered: Extension, fsync_ms: float) -> Response:
     """The new deadlines, by seq as a string."""
     return Response(
         200,
-        b'{"topic":"%b","extended":%d,"skipped":%b,"deadlines":{%b},%b'
+        b'{"topic":"%b","extended":%d,"skipped":%b,"deadlines":{%b},%b}'
         % (
-            reply.topic.encode(),
-            len(reply.deadlines),
-            _encode(reply.skipped),
-            b",".join([b'"%d":%d' % pair for pair in reply.deadlines.items()]),
-            _written(request, fsync_ms),
+            answered.topic.encode(),
+            len(answered.deadlines),
+            encode(answered.skipped),
+            b",".join([b'"%d":%d' % pair for pair in answered.deadlines.items()]),
+            performance(request, fsync_ms),
         ),
     )
 
 
-def redriven(request: Request, reply: Redrive, fsync_ms: float) -> Response:
+def redriven(request: Request, answered: Redrive, fsync_ms: float) -> Response:
     """How many dead letters went back to work, and where to."""
-    said = {"topic": reply.topic, "to": reply.to, "redriven": reply.redriven, "seqs": reply.seqs}
-    return Response(200, _encode(said)[:-1] + b"," + _written(request, fsync_ms))
+    return reply(request, msgspec.structs.asdict(answered), fsync_ms=fsync_ms)
 
 
-def listed(request: Request, said: dict[str, Any], next_cursor: str | None) -> Response:
+def listed(request: Request, fields: dict[str, Any], next_cursor: str | None) -> Response:
     """A page; ``next_cursor`` is there only when more pages are."""
-    if next_cursor is not None:
-        said["next_cursor"] = next_cursor
-    said["performance"] = {"server_total_ms": round(request.elapsed_ms, 3)}
-    return Response(200, _encode(said))
+    return reply(request, fields if next_cursor is None else fields | {"next_cursor": next_cursor})
 
 
-def one_job(request: Request, topic: str, record: Stored, about: dict[str, Any]) -> Response:
+def one_job(request: Request, topic: str, stored: Stored, about: dict[str, Any]) -> Response:
     """A job: its record as it was written, where it stands, and what became of its deliveries so far."""
-    head: dict[str, Any] = {"topic": topic, "$seq": record.seq, "$ts": record.ts}
-    if record.tag is not None:
-        head["$tag"] = record.tag
-    if record.node is not None:
-        head["$node"] = record.node
-    head |= {name: value for name, value in about.items() if name != "seq"}
+    known = {name: value for name, value in about.items() if name != "seq"}
     return Response(
         200,
-        b'%b,"data":%b%b,"performance":{"server_total_ms":%.3f}}'
-        % (
-            _encode(head)[:-1],
-            record.data,
-            b"" if record.meta is None else b',"meta":' + record.meta,
-            request.elapsed_ms,
-        ),
+        b'{"topic":"%b",%b,%b,%b}' % (topic.encode(), record(stored)[1:-1], encode(known)[1:-1], performance(request)),
     )
-
-
-def _written(request: Request, fsync_ms: float) -> bytes:
-    """The end of an answer to a write."""
-    return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}}' % (request.elapsed_ms, fsync_ms)

@@ -22,13 +22,13 @@ from tenure.core.records import Stored
 from tenure.errors import NotFound
 from tenure.http import sse
 from tenure.http.message import Send
+from tenure.http.render import encode, record
 from tenure.http.watch import Following, Session, encode_cursors
 
 __all__ = ["Follower"]
 
 T = TypeVar("T")
 _WAIT_MS: Final = 30_000
-_encode = msgspec.json.Encoder().encode
 
 
 class Follower:
@@ -109,7 +109,7 @@ class Follower:
         records, reached, head = found.records, found.next_from_seq, found.head_seq
         if self._following.strong:
             durable = self._broker.topic(name, touch=False).durable_seq
-            records = [record for record in records if record.seq <= durable]
+            records = [stored for stored in records if stored.seq <= durable]
             reached, head = min(reached, durable), min(head, durable)
         if found.tombstone is not None:
             cursor = await self._tell_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
@@ -126,27 +126,22 @@ class Follower:
             self._live.discard(name)
         elif name not in self._live:
             self._live.add(name)
-            await self._emit(name, b"caught-up", _encode({"topic": name, "head_seq": head}), cursor=reached)
+            await self._emit(name, b"caught-up", encode({"topic": name, "head_seq": head}), cursor=reached)
         return reached
 
     def _batch(self, name: str, batch: list[Stored], from_seq: int, to_seq: int, head_seq: int) -> bytes:
+        asked = self._following
         return b'{"topic":"%b","records":[%b],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
             name.encode(),
-            b",".join([self._render(record) for record in batch]),
+            b",".join(
+                [
+                    record(stored, tags=asked.include_tags, meta=asked.include_meta, data=asked.include_data)
+                    for stored in batch
+                ]
+            ),
             from_seq,
             to_seq,
             head_seq,
-        )
-
-    def _render(self, record: Stored) -> bytes:
-        following = self._following
-        return b'{"$seq":%d,"$ts":%d%b%b%b%b}' % (
-            record.seq,
-            record.ts,
-            b"" if record.node is None else b',"$node":' + _encode(record.node),
-            b"" if record.tag is None or not following.include_tags else b',"$tag":' + _encode(record.tag),
-            b',"data":' + record.data if following.include_data else b"",
-            b"" if record.meta is None or not following.include_meta else b',"meta":' + record.meta,
         )
 
     async def _tell_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
@@ -157,14 +152,14 @@ class Follower:
         self._gaps_told[name] = 0 if recreated else gap.gap_to
         self._live.discard(name)
         cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
-        await self._emit(name, b"tombstone", _encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)
+        await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)
         return cursor
 
     async def _tell_deleted(self, name: str, cursor: int) -> None:
         """The topic is gone, for good as far as this session goes; the others go on."""
         self._gone.add(name)
         frame_id = encode_cursors(self._session.cursors)
-        said = _encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
+        said = encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
         await self._say(sse.frame(b"topic-deleted", said, event_id=frame_id))
         if not self._replaced:
             self._session.cursors.pop(name, None)
@@ -220,12 +215,12 @@ def _batches(records: list[Stored], bytes_max: int) -> Iterator[tuple[list[Store
     """Records in batches of at most so many bytes, at least one in each; True with the last."""
     batch: list[Stored] = []
     size = 0
-    for record in records:
-        weight = len(record.data) + len(record.meta or b"")
+    for stored in records:
+        weight = len(stored.data) + len(stored.meta or b"")
         if batch and size + weight > bytes_max:
             yield batch, False
             batch, size = [], 0
-        batch.append(record)
+        batch.append(stored)
         size += weight
     if batch:
         yield batch, True

@@ -1,7 +1,17 @@
 """Every route, by resource. The order matters only where two patterns fit one path, and none do."""
 
-from tenure.http.routes import meta, records, routers, topics
+from tenure.http.routes import events, inspect, meta, queues, records, routers, topics, watch, work
 
 __all__ = ["ROUTES"]
 
-ROUTES = [*meta.ROUTES, *topics.ROUTES, *records.ROUTES, *routers.ROUTES]
+ROUTES = [
+    *meta.ROUTES,
+    *topics.ROUTES,
+    *records.ROUTES,
+    *routers.ROUTES,
+    *queues.ROUTES,
+    *work.ROUTES,
+    *inspect.ROUTES,
+    *events.ROUTES,
+    *watch.ROUTES,
+]

@@ -1,0 +1,174 @@
+"""The life of jobs, as many follow it: one subscription to the broker, and a bounded piece of the past.
+
+Rows are encoded once and kept for whoever reads, so a reader has a place in them and no buffer of its own (fault 33).
+One that comes back with the id of the last row it saw goes on behind it; where that is no longer kept, it is told of a
+gap (fault 32). The past is kept in memory only: it begins when somebody first follows, ends a while after nobody does,
+and does not survive a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from tenure.broker.broker import Broker
+from tenure.broker.lifecycle import Lifecycle
+from tenure.broker.streams import Subscription
+from tenure.errors import Closed, Invalid, Overloaded
+from tenure.http import sse
+from tenure.http.render import encode
+
+__all__ = ["Hub", "Place"]
+
+_ROW_BYTES: Final = 200
+_TAKE_ROWS: Final = 256
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    topic: str
+    event: bytes
+    data: bytes
+
+
+class Hub:
+    """Every row of the recent past, numbered; ``backlog_bytes_max`` bounds it, ``linger_s`` is how long it is kept
+    once nobody reads.
+    """
+
+    def __init__(self, broker: Broker, *, backlog_bytes_max: int = 8 << 20, linger_s: float = 60) -> None:
+        self._broker = broker
+        self._bytes_max = backlog_bytes_max
+        self._linger_s = linger_s
+        self._life = secrets.token_hex(4)
+        self._rows: deque[_Row] = deque()
+        self._bytes = 0
+        self._next = 1
+        self._places: dict[str, set[Place]] = {}
+        self._subscription: Subscription | None = None
+        self._pumping: asyncio.Task[None] | None = None
+        self._stop: asyncio.TimerHandle | None = None
+        self.closed = False
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest row that is kept."""
+        return self._next - len(self._rows)
+
+    def open(self, topic: str, *, last_id: str | None) -> Place:
+        """Follow a topic from now on, or from behind the row of that id. Raises Invalid for an id that is none."""
+        after = self._parse(last_id) if last_id else None
+        self._start()
+        place = Place(self, topic, position=self._next if after is None else after + 1)
+        self._places.setdefault(topic, set()).add(place)
+        return place
+
+    def _parse(self, last_id: str) -> int:
+        life, dash, number = last_id.partition("-")
+        if not dash or not life or not (number.isascii() and number.isdigit()) or len(number) > 18:
+            raise Invalid("this Last-Event-ID was on no row: leave it out", field="last-event-id")
+        return int(number) if life == self._life and int(number) < self._next else -1
+
+    def row_id(self, number: int) -> bytes:
+        """The id of a row."""
+        return b"%b-%d" % (self._life.encode(), number)
+
+    def close(self, place: Place) -> None:
+        """A reader is gone; the last one leaves the rows behind for a while."""
+        places = self._places.get(place.topic, set())
+        places.discard(place)
+        if not places:
+            self._places.pop(place.topic, None)
+        if not self._places and self._pumping is not None and self._stop is None:
+            self._stop = asyncio.get_running_loop().call_later(self._linger_s, self._end)
+
+    def take(self, topic: str, position: int) -> tuple[list[bytes], int]:
+        """Frames of a topic from a position on, and the position behind them."""
+        frames: list[bytes] = []
+        while position < self._next and len(frames) < _TAKE_ROWS:
+            row = self._rows[position - self._next]
+            if row.topic == topic:
+                frames.append(sse.frame(row.event, row.data, event_id=self.row_id(position)))
+            position += 1
+        return frames, position
+
+    def _start(self) -> None:
+        if self._stop is not None:
+            self._stop.cancel()
+            self._stop = None
+        if self._pumping is None:
+            self._subscription = self._broker.events()
+            self._pumping = asyncio.ensure_future(self._pump(self._subscription))
+
+    def _end(self) -> None:
+        """Nobody came back: let the past go, so that the engine need not tell."""
+        self._stop = None
+        if self._pumping is not None and self._subscription is not None:
+            self._pumping.cancel()
+            self._subscription.close()
+        self._pumping = self._subscription = None
+        self._lose()
+
+    def _lose(self) -> None:
+        """Rows were missed: skip a number, so that every place before it finds a gap."""
+        self._rows.clear()
+        self._bytes = 0
+        self._next += 1
+
+    async def _pump(self, subscription: Subscription) -> None:
+        while True:
+            try:
+                async for row in subscription:
+                    self._keep(row)
+                break
+            except Overloaded:
+                self._lose()
+                subscription = self._subscription = self._broker.events()
+        self.closed = True
+        self._wake(*self._places)
+
+    def _keep(self, row: Lifecycle) -> None:
+        kept = _Row(row.topic, row.event.encode(), encode(row))
+        self._rows.append(kept)
+        self._next += 1
+        self._bytes += len(kept.data) + _ROW_BYTES
+        while self._bytes > self._bytes_max:
+            self._bytes -= len(self._rows.popleft().data) + _ROW_BYTES
+        self._wake(row.topic)
+
+    def _wake(self, *topics: str) -> None:
+        for topic in topics:
+            for place in self._places.get(topic, ()):
+                place.arrival.set()
+
+
+class Place:
+    """One reader's place among the rows."""
+
+    __slots__ = ("_hub", "_position", "arrival", "topic")
+
+    def __init__(self, hub: Hub, topic: str, *, position: int) -> None:
+        self.topic = topic
+        self.arrival = asyncio.Event()
+        self._hub = hub
+        self._position = position
+
+    def take(self) -> list[bytes]:
+        """What has come since the last call, as frames; a gap comes first. Raises Closed once the broker is."""
+        frames: list[bytes] = []
+        if self._position < self._hub.first:
+            reason = "restarted" if self._position <= 0 else "overrun"
+            said = {"topic": self.topic, "reason": reason}
+            self._position = self._hub.first
+            frames.append(sse.frame(b"gap", encode(said), event_id=self._hub.row_id(self._position - 1)))
+        rows, self._position = self._hub.take(self.topic, self._position)
+        if not rows and not frames and self._hub.closed:
+            raise Closed("the server stops: connect again", code="shutting_down")
+        return frames + rows
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._hub.close(self)

@@ -1,0 +1,56 @@
+"""GET …/events: the life of a topic's jobs as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenure.core.names import check_topic_name
+from tenure.http import sse
+from tenure.http.app import Call, Route
+from tenure.http.context import Context
+from tenure.http.message import Response, Send
+from tenure.http.streams import streams_of
+
+__all__ = ["ROUTES"]
+
+
+def events(context: Context, call: Call) -> Response:
+    """Lifecycle rows from now on, or from behind the one that Last-Event-ID names while it is kept."""
+    request, topic = call.request, check_topic_name(call.names["topic"])
+    sse.check_accept(request)
+    context.broker.topic(topic, touch=False)
+    last_id = request.headers.get("last-event-id")
+    streams = streams_of(context)
+
+    async def stream(send: Send) -> None:
+        place = streams.events.open(topic, last_id=last_id)
+        try:
+            await send(sse.RETRY + sse.HEARTBEAT)
+            while True:
+                frames = place.take()
+                if frames:
+                    await sse.send_in_pieces(send, frames)
+                    continue
+                place.arrival.clear()
+                try:
+                    async with asyncio.timeout(streams.heartbeat_ms / 1000):
+                        await place.arrival.wait()
+                except TimeoutError:
+                    context.broker.topic(topic, touch=False)  # gone by now? then that is the last word
+                    await send(sse.HEARTBEAT)
+        finally:
+            place.close()
+
+    return sse.stream_response(request, stream)
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/v0/topics/:topic/events",
+        events,
+        frozenset({"read"}),
+        summary="The life of jobs as events",
+        sse=True,
+    ),
+]

@@ -1,0 +1,57 @@
+"""Looking at a queue without touching it: jobs by state, one job with its story, live leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core.names import check_topic_name, shown
+from tenure.errors import Invalid
+from tenure.http.app import Call, Route
+from tenure.http.context import Context
+from tenure.http.message import Response
+from tenure.http.query import Query
+from tenure.http.queue_render import listed, one_job
+
+__all__ = ["ROUTES"]
+
+_PAGE = 100
+_DIGITS_MAX = 20
+
+
+def jobs(context: Context, call: Call) -> Response:
+    """Jobs in one state, ascending by seq."""
+    topic, query = check_topic_name(call.names["topic"]), Query(call.request)
+    state = query.text("state") or "ready"
+    page = context.broker.jobs(topic, state=state, limit=query.whole("limit", _PAGE), cursor=query.text("cursor"))
+    items = [_dressed(item) for item in page.items]
+    return listed(call.request, {"topic": topic, "state": state, "jobs": items}, page.next_cursor)
+
+
+def _dressed(item: dict[str, Any]) -> dict[str, Any]:
+    """A job as the wire names its parts: what the server made carries a ``$``."""
+    return {"$seq": item["seq"], **{name: value for name, value in item.items() if name != "seq"}}
+
+
+def job(context: Context, call: Call) -> Response:
+    """One job: its record, where it stands, and how its deliveries ended."""
+    topic, text = check_topic_name(call.names["topic"]), call.names["seq"]
+    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+        raise Invalid(f"a job is named by its seq, a whole number; got {shown(text)}", field="seq")
+    stored, about = context.broker.job(topic, int(text))
+    return one_job(call.request, topic, stored, about)
+
+
+def leases(context: Context, call: Call) -> Response:
+    """Live leases: who holds what, since when and until when."""
+    topic, query = check_topic_name(call.names["topic"]), Query(call.request)
+    page = context.broker.leases(topic, limit=query.whole("limit", _PAGE), cursor=query.text("cursor"))
+    return listed(call.request, {"topic": topic, "leases": page.items}, page.next_cursor)
+
+
+_READ = frozenset({"read"})
+
+ROUTES = [
+    Route("GET", "/v0/topics/:topic/jobs", jobs, _READ, summary="Jobs in one state"),
+    Route("GET", "/v0/topics/:topic/jobs/:seq", job, _READ, summary="One job and its deliveries"),
+    Route("GET", "/v0/topics/:topic/leases", leases, _READ, summary="Live leases"),
+]

@@ -1,0 +1,109 @@
+"""POST /v0/watch and GET /v0/watch/:wid: many topics over one stream (section 8)."""
+
+from __future__ import annotations
+
+from tenure.core.names import check_node, check_topic_name
+from tenure.errors import Invalid, NotFound
+from tenure.http import sse
+from tenure.http.app import Call, Route
+from tenure.http.auth import check_name
+from tenure.http.body import U64_MAX, Reader
+from tenure.http.context import Context
+from tenure.http.message import Response, Send
+from tenure.http.query import Query
+from tenure.http.queue_schemas import WatchBody
+from tenure.http.render import reply
+from tenure.http.streams import streams_of
+from tenure.http.watch import Following, decode_cursors
+from tenure.http.watch_stream import Follower
+
+__all__ = ["ROUTES"]
+
+_LIMIT = 256
+_BATCH_BYTES = 1 << 20
+_BATCH_BYTES_MAX = 8 << 20
+_HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1_000, 60_000
+
+_read_watch = Reader(WatchBody).read
+
+
+def create(context: Context, call: Call) -> Response:
+    """Begin a session. Unknown topics are refused; ``?lenient=true`` leaves them out instead."""
+    request, lenient = call.request, Query(call.request).flag("lenient", False)
+    body, streams = _read_watch(request), streams_of(context)
+    for name in body.topics:
+        check_name(call, check_topic_name(name))
+    following = _following(body, streams.heartbeat_ms)
+    cursors: dict[str, int] = {}
+    topics: dict[str, dict[str, int]] = {}
+    for name, begin in body.topics.items():
+        if begin.from_seq > U64_MAX:
+            raise Invalid(f"topics.{name}.from_seq must be a whole number from 0 to {U64_MAX}")
+        try:
+            info = context.broker.topic(name, touch=False)
+        except NotFound:
+            if lenient:
+                continue
+            raise
+        cursors[name] = info.head_seq if begin.tail else begin.from_seq
+        topics[name] = {"from_seq": cursors[name], "head_seq": info.head_seq, "earliest_seq": info.earliest_seq}
+    session = streams.sessions.create(owner=call.key_id, following=following, cursors=cursors)
+    return reply(
+        request,
+        {
+            "wid": session.wid,
+            "stream_url": f"/v0/watch/{session.wid}",
+            "session_ttl_ms": streams.sessions.ttl_ms,
+            "topics": topics,
+        },
+    )
+
+
+def _following(body: WatchBody, heartbeat_ms: int) -> Following:
+    nodes = [body.node] if isinstance(body.node, str) else body.node
+    if body.heartbeat_ms is not None:
+        heartbeat_ms = min(max(body.heartbeat_ms, _HEARTBEAT_MS_MIN), _HEARTBEAT_MS_MAX)
+    return Following(
+        nodes=[check_node(node) for node in nodes] if nodes else None,
+        limit=body.limit or _LIMIT,
+        batch_bytes_max=min(body.max_batch_bytes or _BATCH_BYTES, _BATCH_BYTES_MAX),
+        heartbeat_ms=heartbeat_ms,
+        include_meta=body.include_meta,
+        include_tags=body.include_tags,
+        include_data=body.include_data,
+        strong=body.consistency == "strong",
+    )
+
+
+def follow(context: Context, call: Call) -> Response:
+    """Open the stream of a session, where it was left or where Last-Event-ID goes back to."""
+    request, sessions = call.request, streams_of(context).sessions
+    sse.check_accept(request)
+    session = sessions.find(call.names["wid"], owner=call.key_id)
+    for name in session.cursors:
+        check_name(call, name)
+    last_id = request.headers.get("last-event-id")
+    seen = decode_cursors(last_id) if last_id else {}
+
+    async def stream(send: Send) -> None:
+        if session.reader is not None:
+            session.reader.replace()
+        session.rewind(seen)
+        session.reader = follower = Follower(context.broker, session, send)
+        sessions.attach(session)
+        try:
+            await follower.run()
+        finally:
+            sessions.detach(session)
+            if session.reader is follower:
+                session.reader = None
+
+    return sse.stream_response(request, stream)
+
+
+_READ = frozenset({"read"})
+
+ROUTES = [
+    Route("POST", "/v0/watch", create, _READ, WatchBody, "Begin to follow topics"),
+    Route("GET", "/v0/watch/:wid", follow, _READ, summary="Records of the followed topics as events", sse=True),
+]

@@ -1,0 +1,81 @@
+"""GET …/work: jobs leased and pushed to one connection, given back the moment it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenure.broker.broker import Broker
+from tenure.broker.streams import WorkStream
+from tenure.core.names import check_node, check_topic_name
+from tenure.errors import Conflict, Invalid, NotFound
+from tenure.http import sse
+from tenure.http.app import Call, Route
+from tenure.http.context import Context
+from tenure.http.message import Response, Send
+from tenure.http.query import Query
+from tenure.http.queue_render import job_frames
+from tenure.http.streams import streams_of
+
+__all__ = ["ROUTES"]
+
+
+def work(context: Context, call: Call) -> Response:
+    """Open a work stream. What can be refused is refused here; nothing is leased before the peer listens."""
+    request, topic, query = call.request, check_topic_name(call.names["topic"]), Query(call.request)
+    sse.check_accept(request)
+    node, max_count, lease_ms = query.text("node"), query.whole("max", 1), query.whole_or_none("lease_ms")
+    if node is None:
+        raise Invalid("node is missing: say who works", field="node")
+    check_node(node)
+    _check_queue(context.broker, topic)
+    heartbeat_ms = streams_of(context).heartbeat_ms
+
+    async def stream(send: Send) -> None:
+        await send(sse.RETRY + sse.HEARTBEAT)
+        jobs = context.broker.work(topic, node=node, max_count=max_count, lease_ms=lease_ms)
+        try:
+            await _push(send, jobs, heartbeat_ms=heartbeat_ms)
+        except NotFound:
+            _check_queue(context.broker, topic)  # a log of that name by now: that is what the worker should hear
+            raise
+        finally:
+            jobs.close()
+
+    return sse.stream_response(request, stream)
+
+
+def _check_queue(broker: Broker, topic: str) -> None:
+    """Raise NotFound or Conflict unless there is a queue of that name."""
+    if broker.topic(topic, touch=False).queue is None:
+        raise Conflict(
+            f"{topic!r} is a log, not a queue: work needs a topic of type queue", code="not_a_queue", topic=topic
+        )
+
+
+async def _push(send: Send, jobs: WorkStream, *, heartbeat_ms: int) -> None:
+    """Send jobs as they are claimed. At its depth the stream claims no more until the worker settles some.
+
+    The claim that is waited for is never cancelled by a heartbeat: it might be on its way.
+    """
+    pending = asyncio.ensure_future(anext(jobs))
+    try:
+        while True:
+            claim = await sse.wait_beating(send, pending, heartbeat_ms=heartbeat_ms)
+            pending = asyncio.ensure_future(anext(jobs))
+            await sse.send_in_pieces(send, job_frames(claim))
+    except StopAsyncIteration:
+        return
+    finally:
+        pending.cancel()
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/v0/topics/:topic/work",
+        work,
+        frozenset({"read", "write"}),
+        summary="Jobs pushed as events, leased to this connection",
+        sse=True,
+    ),
+]
