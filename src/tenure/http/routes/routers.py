@@ -27,7 +27,7 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
     check_name(call, body.source)
     check_name(call, body.dest)
     answer = context.broker.put_router(
-        call.names["router"],
+        call.names["r"],
         source=body.source,
         dest=body.dest,
         preserve_node=body.preserve_node,
@@ -48,7 +48,7 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
 
 def get_router(context: Context, call: Call) -> Response:
     """One router, as it stands now."""
-    return reply(call.request, router_fields(context.broker.router(call.names["router"])))
+    return reply(call.request, router_fields(context.broker.router(call.names["r"])))
 
 
 def list_routers(context: Context, call: Call) -> Response:
@@ -75,7 +75,7 @@ def _shown(call: Call, router: Router) -> bool:
 
 def delete_router(context: Context, call: Call) -> Later[bool]:
     """Remove a router."""
-    request, name = call.request, call.names["router"]
+    request, name = call.request, call.names["r"]
     answer = context.broker.delete_router(name)
     watch = Stopwatch(answer)
     return Later(answer, lambda deleted: reply(request, {"router": name, "deleted": deleted}, fsync_ms=watch.fsync_ms))
@@ -97,7 +97,7 @@ def router_fields(router: Router) -> dict[str, Any]:
     }
 
 
-_ROUTER = "/v0/routers/:router"
+_ROUTER = "/v0/routers/:r"
 ROUTES = [
     Route("GET", "/v0/routers", list_routers, frozenset({"read"}), summary="List routers"),
     Route("PUT", _ROUTER, put_router, frozenset({"admin"}), RouterBody, "Create or replace a router"),
