@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
@@ -20,7 +21,7 @@ from tenure.core.records import Stored
 from tenure.core.settle import Holding, sift
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_seqs, check_whole
-from tenure.errors import Corrupt, Invalid
+from tenure.errors import Corrupt, Invalid, Overloaded
 
 __all__ = ["ack", "claim", "extend", "nack", "release", "shift_deadline"]
 
@@ -102,7 +103,9 @@ def _take(
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
         _, level = dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
-        runs, _ = choose(topic, queue, max_count)
+        runs = []
+        with suppress(Overloaded):  # jobs were buried, so this is an answer; the next claim meets the cap
+            runs, _ = choose(topic, queue, max_count)
     if not runs:
         return [], [], level
     try:
