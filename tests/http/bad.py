@@ -9,13 +9,15 @@ import msgspec
 
 from tests.http.conftest import Site
 
-__all__ = ["NOT_FLAG", "NOT_JSON", "NOT_NAME", "NOT_TEXT", "NOT_WHOLE", "bodies", "check_refused"]
+__all__ = ["NOT_COUNT", "NOT_FLAG", "NOT_JSON", "NOT_NAME", "NOT_TEXT", "NOT_WHOLE", "bodies", "check_refused"]
 
 # Values as JSON text, because most of them have no other form.
 NOT_WHOLE = [
     *(b"-1", b"-0.5", b"1.0", b"1e2", b"1e400", b"true", b"false", b'"1"', b"[1]", b"{}"),
     *(b"18446744073709551616", b"9" * 4_000, b"9" * 5_000, b"-" + b"9" * 4_000, b"-9223372036854775809"),
 ]
+NOT_COUNT = [*NOT_WHOLE, b"null"]
+"""For fields that have a default: those may not be null."""
 NOT_FLAG = [b"null", b"0", b"1", b'"true"', b"[]", b"{}", b"1.5"]
 NOT_TEXT = [b"5", b"true", b"1.5", b"{}", b'"\\ud800"', b'"\\udc00\\ud800"', b'"\xff"', b'"\xed\xa0\x80"', b'"\x01"']
 NOT_NAME = [

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.http.app import Call, Route
 from tenure.http.keys import KeyRing, parse_keys
-from tests.http.bad import NOT_FLAG, NOT_JSON, NOT_NAME, NOT_WHOLE, bodies, check_media, check_refused
+from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_NAME, bodies, check_media, check_refused
 from tests.http.conftest import Site
 
 DEFAULTS = {
@@ -118,14 +118,15 @@ async def test_another_type_is_a_conflict(site: Site) -> None:
     assert (reply.status, reply.code) == (409, "topic_exists_incompatible")
 
 
+NOT_CHOICE = [b"null", b"5", b'"x"', b'""', b"[]", b'"Log"']
 FIELDS: dict[str, list[bytes]] = {
     **dict.fromkeys(
         ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "lease_ms", "claim_jitter_ms"),
-        [*NOT_WHOLE, b"null"],
+        NOT_COUNT,
     ),
-    **dict.fromkeys(("max_deliveries", "max_ack_holes", "max_in_flight"), [*NOT_WHOLE, b"null"]),
+    **dict.fromkeys(("max_deliveries", "max_ack_holes", "max_in_flight"), NOT_COUNT),
     **dict.fromkeys(("durable", "auto_priority", "auto_create", "dedupe_node", "leases_durable"), NOT_FLAG),
-    **dict.fromkeys(("type", "discard", "durability", "dlq_strategy"), [b"null", b"5", b'"x"', b'""', b"[]", b'"Log"']),
+    **dict.fromkeys(("type", "discard", "durability", "dlq_strategy"), NOT_CHOICE),
     "priority": [b"1001", b"-1001", b"1.0", b"true", b'"1"', b"9" * 4000, b"-" + b"9" * 4000],
     "dead_letter": [bad for bad in NOT_NAME if bad != b"null"] + [b'"a"'],
     "retry_backoff": [b"5", b'"x"', b"[]", b"true", b'{"min_ms":-1}', b'{"min_ms":9,"max_ms":1}', b'{"factor":0.5}'],
