@@ -139,8 +139,9 @@ def _convert(name: str, value: Any, where: str) -> Any:
         converted = msgspec.convert(value, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"{where} sets {name} to what it cannot be: {error}") from None
-    if isinstance(converted, int | float) and not 0 <= converted < 2**63:
-        raise Invalid(f"{where} sets {name} to what it cannot be: a number from 0 on")
+    least = 1 if group == "limits" else 0
+    if isinstance(converted, int) and not isinstance(converted, bool) and not least <= converted < 2**63:
+        raise Invalid(f"{where} sets {name} to what it cannot be: a number from {least} on")
     return converted
 
 
