@@ -7,10 +7,10 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from tenure.errors import Closed, NotFound
-from tenure.http.app import Call, Route
+from tenure.http.app import Call, Route, error_response
 from tenure.http.context import Context
 from tenure.http.message import Response
-from tenure.http.render import reply
+from tenure.http.render import encode, reply
 
 __all__ = ["ROUTES"]
 
@@ -23,11 +23,22 @@ def health(context: Context, call: Call) -> Response:
 
 
 def ready(context: Context, call: Call) -> Response:
-    """Whether requests are served. Raises Closed while the log is replayed and while the server drains."""
-    topics = context.topics_count
-    if context.draining:
-        raise Closed("this server is shutting down: use another", code="shutting_down")
+    """Whether requests are served: not while the log is replayed, and not while the server drains."""
+    try:
+        topics = context.topics_count
+        if context.draining:
+            raise Closed("this server is shutting down: use another", code="shutting_down")
+    except Closed as error:
+        return _not_ready(context, call, error)
     return reply(call.request, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+
+
+def _not_ready(context: Context, call: Call, error: Closed) -> Response:
+    """The error of every other route, with what a prober looks for beside it."""
+    response = error_response(error, call.request)
+    status = encode("draining" if context.draining else "replaying")
+    response.body = b'{"status":%b,"wal_replay_complete":%b,' % (status, encode(context.is_open)) + response.body[1:]
+    return response
 
 
 def metrics(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
