@@ -68,12 +68,15 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(segment_bytes=st.sampled_from([1024, 2048, 2048, 4096]))
     def open_first(self, segment_bytes: int) -> None:
-        self.settings = Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=512)
+        self.settings = self.make_settings(segment_bytes)
         self.engine = self.opened(self.disk, from_checkpoint=False)
         self.ticked = self.engine.now()
         self.set_up()
         self.engine.sync()
         self.keep()
+
+    def make_settings(self, segment_bytes: int) -> Settings:
+        return Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=512)
 
     def set_up(self) -> None:
         """Bring engine and model to where the rules begin."""
@@ -113,8 +116,8 @@ class EngineMachine(RuleBasedStateMachine):
 
     # Time
 
-    @rule(ms=st.sampled_from([1, 100, 101, 1_000, 1_001, 5_000, 60_000]))
-    def advance(self, ms: int) -> None:
+    def let_pass(self, ms: int) -> None:
+        """Time goes on, and nobody looks yet."""
         self.clock.advance(ms)
         self.now += ms
 
@@ -147,7 +150,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         mode=st.sampled_from(["kill", "lost", "torn", "reordered", "kept"]),
         seed=st.integers(0, 1 << 32),
-        off_ms=st.sampled_from([0, 10, 3_000]),
+        off_ms=st.sampled_from([0, 4_000]),
         from_checkpoint=st.booleans(),
         again=st.booleans(),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from tenure import Conflict
 from tenure.broker import appends, leases, letters, reads, topics
+from tenure.broker.trim import trim_due, trim_step
 from tenure.testing import ManualClock
 from tests.model.test_replay import check_replay, drop_oldest, open_engine, open_queue, roll
 
@@ -73,3 +74,16 @@ def test_rewritten_records_keep_their_age_though_their_neighbours_are_close():
     alive = [record.seq for record in reads.diff(engine, "t").records]
     assert alive in ([4, 5, 6], [3, 4, 5, 6]), "a second of difference is granted, not more"
     check_replay(engine)
+
+
+def test_trimming_comes_to_an_end_where_jobs_are_smaller_than_what_surrounds_them():
+    engine = open_queue(ManualClock())
+    for _ in range(100):
+        appends.produce(engine, "q", [b"1"] * 50)
+    engine.sync()
+    before = sum(segment.used_bytes for segment in engine.log.segments())
+    assert trim_due(engine)
+    while trim_due(engine):
+        trim_step(engine)
+    assert engine.rewritten_bytes < 4 * before
+    assert check_replay(engine).topics["q"].count == 5_000

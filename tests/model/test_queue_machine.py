@@ -66,14 +66,14 @@ RECORDS = st.builds(
     at=st.sampled_from([None, None, None, None, -1_000, 500, 5_000]),
 )
 
-CLAIM: dict[str, st.SearchStrategy[Any]] = {
+CLAIM: dict[str, Any] = {
     "node": NODES,
     "max_count": st.integers(1, 5),
     "lease_ms": st.none() | LEASE_MS,
     "claim_id": st.sampled_from([None, None, "c1", "c2"]),
     "auto_ack": st.sampled_from([False, False, False, True]),
 }
-SETTLE: dict[str, st.SearchStrategy[Any]] = {
+SETTLE: dict[str, Any] = {
     "data": st.data(),
     "what": st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend", "disconnect"]),
     "by": st.sampled_from(["seqs", "seqs", "lease", "lease and seqs", "lease_ids"]),
@@ -144,6 +144,10 @@ class QueueMachine(EngineMachine):
 
     def set_up(self) -> None:
         self.configure_queue({"type": "queue", "lease_ms": 1_000, "max_deliveries": 2, "dead_letter": "dead"})
+
+    @rule(ms=st.sampled_from([1, 100, 101, 1_000, 1_001, 5_000, 60_000]))
+    def advance(self, ms: int) -> None:
+        self.let_pass(ms)
 
     def configure_queue(self, config: dict[str, Any]) -> None:
         topics.put_topic(self.engine, "q", config)
@@ -242,7 +246,7 @@ class QueueMachine(EngineMachine):
     def claim_with(
         self, *, node: str, max_count: int, lease_ms: int | None, claim_id: str | None, auto_ack: bool
     ) -> None:
-        options = {
+        options: dict[str, Any] = {
             "node": node,
             "max_count": max_count,
             "lease_ms": lease_ms,
@@ -355,7 +359,7 @@ class QueueMachine(EngineMachine):
         queue = self.model.queue
         if seqs is None:
             return {job.seq for job in queue.held() if queue.holds(node, job.seq, lease)}, []
-        fences = lease_ids or [lease] * len(seqs)
+        fences: list[int | None] = [*lease_ids] if lease_ids else [lease] * len(seqs)
         mine = [queue.holds(node, seq, fence) for seq, fence in zip(seqs, fences, strict=True)]
         return (
             {seq for seq, good in zip(seqs, mine, strict=True) if good},

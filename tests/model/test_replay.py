@@ -91,3 +91,25 @@ def test_jobs_that_wait_for_the_wall_clock_come_due_in_a_replay_that_starts_at_a
     clock.advance(1_000)
     assert leases.claim(engine, "q", node="n").reply.seqs == [1]
     check_replay(engine)
+
+
+def test_a_checkpoint_from_before_a_segment_was_dropped_does_not_lead_back_into_it():
+    clock = ManualClock()
+    engine = open_engine(clock)
+    topics.put_topic(engine, "t", {"cap_records": 3})
+    appends.produce(engine, "t", [b"1"])
+    roll(engine)
+    appends.produce(engine, "t", [b"2"])  # dies before its segment goes: no event will say so
+    roll(engine)
+    appends.produce(engine, "t", [b"3"])
+    reads.delete_records(engine, "t", seqs=[2])
+    engine.sync()
+    position, payload = engine.log.position(), engine.checkpoint()
+    drop_oldest(engine)
+    drop_oldest(engine)
+    engine.sync()
+    assert isinstance(engine.log, MemoryLog)
+    again = Engine(engine.log.reopen(), clock=clock, settings=engine.settings)
+    again.recover([(position, payload)])
+    appends.produce(again, "t", [b"4", b"5"])
+    assert [record.seq for record in reads.diff(again, "t").records] == [3, 4, 5]

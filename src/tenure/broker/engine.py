@@ -52,6 +52,7 @@ class Engine:
 
     ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
     ``stalled`` are the sources of routers that wait for their destination, by its name.
+    ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -70,6 +71,8 @@ class Engine:
         self.last_ms = 0
         self.synced_batch = 0
         self.appended_bytes = 0
+        self.rewritten_bytes = 0
+        self.dropped_bytes = 0
         self._synced_bytes = 0
         self.crowded = settings.total_bytes_max > 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
@@ -108,6 +111,7 @@ class Engine:
                 f"topics {sorted(state.orphans)[:5]} have records but were never declared: the log misses a part",
                 topics=sorted(state.orphans)[:100],
             )
+        state.forget_segments(self.log.segments()[0].number)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
         self._start_clock()

@@ -27,6 +27,7 @@ from tenure.core.topic import Topic
 __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "load_state", "load_topic"]
 
 _LOW = (1 << 64) - 1
+_NO_KEYS = KeyWindow().dump(now_ms=0)
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -197,10 +198,16 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
         topic.last_write_ms,
         topic.dead.serialize() if topic.dead else b"",
         _queue_snapshot(topic.queue) if topic.queue is not None else None,
-        topic.keys.dump(now_ms=now_ms) if topic.keys else None,
+        _dump_keys(topic.keys, now_ms) if topic.keys else None,
         topic.marks.dump() if topic.marks else None,
         topic.tags.dump() if topic.tags is not None and topic.count else None,
     )
+
+
+def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
+    """The keys that are alive, or None: a window whose keys have all passed is as good as none."""
+    dumped = keys.dump(now_ms=now_ms)
+    return None if dumped == _NO_KEYS else dumped
 
 
 def _topic_from(snapshot: TopicSnapshot) -> Topic:

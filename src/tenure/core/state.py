@@ -128,6 +128,18 @@ class State:
         """A topic has something in a segment that would be missed."""
         self.holders.setdefault(segment, set()).add(topic_id)
 
+    def forget_segments(self, oldest: int) -> None:
+        """Let go of what lay in segments before the oldest one there is.
+
+        Frames without a live record are not mentioned when their segment goes, so a checkpoint from before still has
+        them.
+        """
+        for segment in [segment for segment in self.holders if segment < oldest]:
+            for topic_id in self.holders.pop(segment):
+                topic = self.by_id.get(topic_id)
+                if topic is not None:
+                    topic.pieces = [piece for piece in topic.pieces if piece.segment >= oldest]
+
     def pass_time(self, topic: Topic, now: int) -> None:
         """Let log time reach ``now`` on one topic: leases and delays whose time has come end."""
         queue = topic.queue
