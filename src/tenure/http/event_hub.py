@@ -26,6 +26,7 @@ __all__ = ["Hub", "Place"]
 
 _ROW_BYTES: Final = 200
 _TAKE_ROWS: Final = 256
+_GAP: Final = b"gap"
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
@@ -58,19 +59,23 @@ class Hub:
         """The number of the oldest row that is kept."""
         return self._next - len(self._rows)
 
-    def open(self, topic: str, *, last_id: str | None) -> Place:
-        """Follow a topic from now on, or from behind the row of that id. Raises Invalid for an id that is none."""
-        after = self._parse(last_id) if last_id else None
+    def open(self, topic: str, *, after: int | None = None) -> Place:
+        """Follow a topic from now on, or from behind a row."""
         self._start()
         place = Place(self, topic, position=self._next if after is None else after + 1)
         self._places.setdefault(topic, set()).add(place)
         return place
 
-    def _parse(self, last_id: str) -> int:
+    def number_of(self, last_id: str) -> int:
+        """The number of the row of that id, -1 for one of another life. Raises Invalid for an id that is none."""
         life, dash, number = last_id.partition("-")
         if not dash or not life or not (number.isascii() and number.isdigit()) or len(number) > 18:
             raise Invalid("this Last-Event-ID was on no row: leave it out", field="last-event-id")
         return int(number) if life == self._life and int(number) < self._next else -1
+
+    def gap(self, topic: str, reason: str, *, number: int) -> bytes:
+        """What a reader is told in the place of rows that are not kept, up to and with that number."""
+        return sse.frame(_GAP, encode({"topic": topic, "reason": reason}), event_id=self.row_id(number))
 
     def row_id(self, number: int) -> bytes:
         """The id of a row."""
@@ -92,6 +97,8 @@ class Hub:
             row = self._rows[position - self._next]
             if row.topic == topic:
                 frames.append(sse.frame(row.event, row.data, event_id=self.row_id(position)))
+            elif row.event == _GAP:
+                frames.append(self.gap(topic, "overrun", number=position))
             position += 1
         return frames, position
 
@@ -110,13 +117,9 @@ class Hub:
             self._pumping.cancel()
             self._subscription.close()
         self._pumping = self._subscription = None
-        self._lose()
-
-    def _lose(self) -> None:
-        """Rows were missed: skip a number, so that every place before it finds a gap."""
         self._rows.clear()
         self._bytes = 0
-        self._next += 1
+        self._next += 1  # so that whoever comes back with an older id finds a gap
 
     async def _pump(self, subscription: Subscription) -> None:
         while True:
@@ -125,19 +128,22 @@ class Hub:
                     self._keep(row)
                 break
             except Overloaded:
-                self._lose()
                 subscription = self._subscription = self._broker.events()
+                self._add(_Row("", _GAP, b""))
+                self._wake(*self._places)
         self.closed = True
         self._wake(*self._places)
 
     def _keep(self, row: Lifecycle) -> None:
-        kept = _Row(row.topic, row.event.encode(), encode(row))
-        self._rows.append(kept)
+        self._add(_Row(row.topic, row.event.encode(), encode(row)))
+        self._wake(row.topic)
+
+    def _add(self, row: _Row) -> None:
+        self._rows.append(row)
         self._next += 1
-        self._bytes += len(kept.data) + _ROW_BYTES
+        self._bytes += len(row.data) + _ROW_BYTES
         while self._bytes > self._bytes_max:
             self._bytes -= len(self._rows.popleft().data) + _ROW_BYTES
-        self._wake(row.topic)
 
     def _wake(self, *topics: str) -> None:
         for topic in topics:
@@ -161,9 +167,8 @@ class Place:
         frames: list[bytes] = []
         if self._position < self._hub.first:
             reason = "restarted" if self._position <= 0 else "overrun"
-            said = {"topic": self.topic, "reason": reason}
             self._position = self._hub.first
-            frames.append(sse.frame(b"gap", encode(said), event_id=self._hub.row_id(self._position - 1)))
+            frames.append(self._hub.gap(self.topic, reason, number=self._position - 1))
         rows, self._position = self._hub.take(self.topic, self._position)
         if not rows and not frames and self._hub.closed:
             raise Closed("the server stops: connect again", code="shutting_down")

@@ -21,9 +21,10 @@ def events(context: Context, call: Call) -> Response:
     context.broker.topic(topic, touch=False)
     last_id = request.headers.get("last-event-id")
     streams = streams_of(context)
+    after = streams.events.number_of(last_id) if last_id else None
 
     async def stream(send: Send) -> None:
-        place = streams.events.open(topic, last_id=last_id)
+        place = streams.events.open(topic, after=after)
         try:
             await send(sse.RETRY + sse.HEARTBEAT)
             while True:

@@ -1,0 +1,103 @@
+"""A reader of event streams without a socket: ``send`` is a queue that the test empties."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tenure.http.auth import Gatekeeper
+from tenure.http.hosts import HostCheck
+from tenure.http.keys import KeyRing, entries_of_text, parse_keys
+from tenure.http.message import Response
+
+__all__ = ["Listener", "gatekeeper", "parse"]
+
+_PATIENCE_S = 20
+
+
+def gatekeeper(keys: str, **limits: int) -> Gatekeeper:
+    """A guard that knows these keys, written as in the environment."""
+    return Gatekeeper(KeyRing(parse_keys(entries_of_text(keys))), hosts=HostCheck(loopback_only=False), **limits)
+
+
+def parse(block: str) -> dict[str, Any]:
+    """One frame by its fields; ``data`` as the JSON it is, comments under ``comment``."""
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    for line in block.split("\n"):
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            lines.append(value)
+        else:
+            found[name or "comment"] = value
+    if lines:
+        found["data"] = json.loads("\n".join(lines))
+    return found
+
+
+class Listener:
+    """Runs a stream and hands out its frames. ``room`` closed makes ``send`` wait, as a slow reader does."""
+
+    def __init__(self, response: Response) -> None:
+        assert response.stream is not None, response.body
+        self.sent: list[bytes] = []
+        self.room = asyncio.Event()
+        self.room.set()
+        self.broken = False
+        self._text = ""
+        self._arrival = asyncio.Event()
+        self.task = asyncio.ensure_future(response.stream(self._send))
+
+    async def _send(self, data: bytes) -> None:
+        await self.room.wait()
+        if self.broken:
+            raise ConnectionResetError("the peer is gone")
+        self.sent.append(data)
+        self._text += data.decode()
+        self._arrival.set()
+
+    async def block(self) -> str:
+        """The next frame as it came."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while "\n\n" not in self._text:
+                assert not self.task.done(), f"the stream ended: {self.task}"
+                self._arrival.clear()
+                arrival = asyncio.ensure_future(self._arrival.wait())
+                try:
+                    await asyncio.wait([arrival, self.task], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    arrival.cancel()
+        found, _, self._text = self._text.partition("\n\n")
+        return found
+
+    async def next(self) -> dict[str, Any]:
+        """The next event; heartbeats and ``retry`` are passed over."""
+        while True:
+            frame = parse(await self.block())
+            if "event" in frame:
+                return frame
+
+    async def events(self, count: int) -> list[dict[str, Any]]:
+        return [await self.next() for _ in range(count)]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing is there to be read."""
+        return "event:" not in self._text
+
+    async def end(self) -> None:
+        """The server ends the stream by itself."""
+        async with asyncio.timeout(_PATIENCE_S):
+            await self.task
+
+    async def hang_up(self) -> None:
+        """The peer goes away, as the protocol tells it: by cancelling."""
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    async def break_off(self) -> None:
+        """The peer is found to be gone at the next write."""
+        self.broken = True
+        self.room.set()
