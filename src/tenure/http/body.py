@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -141,9 +142,7 @@ class _Pairs(tuple[tuple[str, Any], ...]):
 
 def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
     if isinstance(given, _Pairs):
-        structs = list(_structs(kind))
-        known = {field.encode_name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
-        values = _values_of(kind)
+        known, values = _known(kind)
         seen = set[str]()
         for name, value in given:
             below = known.get(name, values)
@@ -156,6 +155,13 @@ def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
     elif isinstance(given, list):
         for index, value in enumerate(given):
             yield from _twice(value, kind, f"{path[:-1]}[{index}].")
+
+
+@cache
+def _known(kind: Any) -> tuple[dict[str, Any], Any]:
+    """The fields of ours that an object of this type has, and the type of everything else if it is a mapping."""
+    fields = [field for struct in _structs(kind) for field in msgspec.structs.fields(struct)]
+    return {field.encode_name: field.type for field in fields}, _values_of(kind)
 
 
 def _parts(kind: Any) -> Iterator[Any]:

@@ -51,7 +51,7 @@ class BackoffBody(msgspec.Struct, frozen=True):
     jitter: bool | UnsetType = UNSET
 
 
-class ConfigBody(msgspec.Struct, frozen=True):
+class ConfigBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A topic's settings. A PUT replaces: what is left out returns to its default, but ``type`` stays."""
 
     type: Literal["log", "queue"] | UnsetType = UNSET
@@ -89,7 +89,7 @@ def _given(struct: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not UNSET}
 
 
-class RecordBody(msgspec.Struct, frozen=True, gc=False):
+class RecordBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One record of an append."""
 
     data: Annotated[Raw, _ANY_JSON]
@@ -101,7 +101,7 @@ class RecordBody(msgspec.Struct, frozen=True, gc=False):
     unique_key: Key | None = None
 
 
-class AppendBody(msgspec.Struct, frozen=True, gc=False):
+class AppendBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Records to append, all or none. A key or a client's number makes the call safe to repeat."""
 
     records: Annotated[list[RecordBody], Meta(extra_json_schema={"minItems": 1, "maxItems": 10_000})]
