@@ -131,8 +131,8 @@ def _squeeze(text: bytes) -> bytes:
 
 
 _LONE: Final = re.compile(
-    rb"\\u(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u(?=[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"\\u(?:(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)(?=[dD][c-fC-F][0-9a-fA-F]{2}))"
 )
 
 
