@@ -235,6 +235,16 @@ def test_a_head_is_not_needed_behind_a_dropped_prefix() -> None:
     assert entries == [_entry(frame) for _, frame in model.history if frame[2] >> 32 > 1]
 
 
+def test_a_head_that_is_damaged_does_not_hide_that_the_end_before_it_is_cut_off() -> None:
+    disk, model = chain()
+    heads = list_heads(disk)
+    disk.put(segment_name(2), disk.content(segment_name(2))[:700])
+    disk.flip_bit(segment_name(3), 20 * 8)
+    entries, report = surveyed(disk)
+    assert entries == without(model, report)
+    assert max(problem.last_batch for problem in report.problems) == heads[2].first_batch - 1
+
+
 def test_checkpoints_without_segments_are_a_problem() -> None:
     """Fault 9, oracle f: opening refuses that directory, so it is not "no problem, empty"."""
     disk, _ = chain()

@@ -7,6 +7,7 @@ the batches between as broken, gives what is whole of them as such, and reads ar
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tenure.errors import Corrupt
@@ -56,7 +57,7 @@ class Survey:
         self.disk = disk
         #: The file and the salt of each segment that could be gone through.
         self.segments: dict[int, tuple[str, int]] = {}
-        #: Whether something between the first segment and the place reached is missing or damaged.
+        #: Whether a frame between the first segment and the place reached is missing or damaged.
         self.wounded = False
         self._problems: list[Problem] = []
         self._missing: list[tuple[int, Problem]] = []
@@ -101,14 +102,14 @@ class Survey:
             except Corrupt as error:
                 if error.code == "format_too_new":
                     raise
-                self._note(Problem(name, 0, HEAD_BYTES, error.message))
+                self._problems.append(Problem(name, 0, HEAD_BYTES, error.message))
                 found[number] = _Found(number, name, None)
                 continue
             self._epoch = max(self._epoch, head.epoch)
             if head.number == number:
                 found[number] = _Found(number, name, head)
             else:
-                self._note(Problem(name, 0, HEAD_BYTES, f"the file holds segment {head.number}"))
+                self._problems.append(Problem(name, 0, HEAD_BYTES, f"the file holds segment {head.number}"))
                 strays.append(_Found(head.number, name, head))
         for stray in strays:
             found.setdefault(stray.number, stray)
@@ -135,12 +136,12 @@ class Survey:
             size = self.disk.size(file)
             follows = after.head if after is not None and after.number == found.number + 1 else None
             limit = size if follows is None else min(size, follows.previous_end)
-            read = self._reading(file)
+            read = partial(self.pread, file)
             if salt is None and (salt := find_salt(read, HEAD_BYTES, end=limit)) is None:
                 self._note(Problem(found.name, HEAD_BYTES, limit, "without any head, no frame in it can be verified"))
                 return
             self.segments[found.number] = found.name, salt
-            batch = found.head.first_batch if found.head is not None else self._first_batch(read, salt)
+            batch = found.head.first_batch if found.head is not None else self._first_batch(found.name, read, salt)
             start = Position(found.number, HEAD_BYTES, batch, 0, 0 if found.head is None else found.head.crc)
             walk = Walk(self, file, start, salt=salt, epoch=0, witnessed=0)
             while True:
@@ -156,17 +157,17 @@ class Survey:
         finally:
             self.disk.close(file)
 
-    def _reading(self, file: File) -> Read:
-        return lambda count, offset: self.pread(file, count, offset)
-
-    def _first_batch(self, read: Read, salt: int) -> int:
+    def _first_batch(self, name: str, read: Read, salt: int) -> int:
         """Give the batch that a segment without a head begins with: what its first frame says, if that is whole."""
         header = read(HEADER_BYTES, HEAD_BYTES)
         length = unpack_header(header)[0] if len(header) == HEADER_BYTES else 0
         frame = read(length, HEAD_BYTES) if length >= HEADER_BYTES else b""
+        expected, batch = max(1, self._next), 0
         if frame and len(frame) == length and checksum(frame, salt) == unpack_header(frame)[1]:
-            return max(self._next, int(unpack_header(frame)[3]))
-        return max(1, self._next)
+            batch = int(unpack_header(frame)[3])
+        if 0 < self._next < batch:
+            self._note(Problem(name, HEAD_BYTES, HEAD_BYTES, "batches are missing before it", expected, batch - 1))
+        return max(expected, batch)
 
     def _whole(self, walk: Walk, limit: int) -> Iterator[Batch]:
         for frames in walk.batches(limit):
