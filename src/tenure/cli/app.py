@@ -69,10 +69,10 @@ def _verify(directory: Directory, as_json: AsJson = False) -> None:
 @app.command("salvage")
 def _salvage(
     directory: Directory,
-    into: Annotated[Path, typer.Argument(help="A new or empty directory for what is whole.", show_default=False)],
+    into: Annotated[Path, typer.Argument(help="A new or empty directory for what is saved.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Save what is whole of a damaged log into a new directory and list what is given up (then the exit code is 1).
+    """Save every record that is whole into a new directory and list what is lost (then the exit code is 1).
 
     The damaged directory is not changed. No process may have it open.
     """
