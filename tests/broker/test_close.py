@@ -76,7 +76,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 def test_every_command_is_in_the_table() -> None:
     public = {name for name in vars(Broker) if not name.startswith("_")}
-    assert public - CALLS.keys() == {"open", "close", "metrics", "recovery"}
+    assert public - CALLS.keys() == {"open", "close", "metrics", "recovery", "synced"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -85,6 +85,12 @@ async def test_no_command_is_taken_after_the_close(broker: Broker, name: str) ->
     await broker.close()
     with pytest.raises(Closed):
         CALLS[name](broker)
+
+
+async def test_nobody_can_wait_for_a_sync_after_the_close(broker: Broker) -> None:
+    await broker.close()
+    with pytest.raises(Closed):
+        await broker.synced()
 
 
 async def test_totals_can_still_be_read(broker: Broker) -> None:

@@ -145,6 +145,17 @@ async def test_one_sync_serves_everybody_who_came_before_it(broker: Broker, log:
     assert broker.metrics.syncs - before == 2, "the one that was running, and one for all that came meanwhile"
 
 
+async def test_a_caller_can_wait_for_all_that_was_appended(broker: Broker, log: GatedLog) -> None:
+    log.gate.clear()
+    await broker.produce("t", [b"1"])
+    waiting = await start(broker.synced())
+    assert not waiting.done()
+    log.gate.set()
+    await waiting
+    assert broker.topic("t").durable_seq == 1
+    assert (await start(broker.synced())).done(), "nothing is left to wait for"
+
+
 async def test_a_move_to_fsync_hides_what_is_not_synced_yet(broker: Broker, log: GatedLog) -> None:
     await broker.put_topic("t", {"durability": "disk"})
     log.gate.clear()

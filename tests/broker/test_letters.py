@@ -370,6 +370,14 @@ async def test_a_redrive_can_go_elsewhere(broker: Broker) -> None:
     assert (broker.topic("q").count, datas(await read(broker, "other"))) == (0, [b"1"])
 
 
+async def test_a_caller_redrives_only_to_where_it_may_write(broker: Broker) -> None:
+    for queue in "ab":
+        await make_queue(broker, queue, jobs=1, dead_letter="dead")
+        await kill_job(broker, 1, topic=queue)
+    assert (await broker.redrive("dead", reaches=lambda topic: topic == "b")).seqs == [2]
+    assert (broker.topic("a").count, broker.topic("b").count, broker.topic("dead").count) == (0, 1, 1)
+
+
 async def test_only_dead_letters_are_redriven(broker: Broker) -> None:
     await make_queue(broker, jobs=1, dead_letter="dead")
     await make_queue(broker, "other")

@@ -122,6 +122,8 @@ def redrive(
     settings = engine.settings
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(reset_deliveries, "reset_deliveries")
+    if reaches is not None and not callable(reaches):
+        raise Invalid(f"reaches must be a function of a topic's name; got {shown(reaches)}")
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     if reason_like is not None:

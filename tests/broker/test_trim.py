@@ -1,0 +1,157 @@
+"""Giving space back: the log stays small, what is left of it tells everything, and trimming always comes to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tenure import Broker, Record, Settings
+from tenure.broker import appends, leases, topics
+from tenure.broker.engine import Engine
+from tenure.broker.reader import Reader
+from tenure.broker.trim import trim_due, trim_step
+from tenure.core.invariants import invariants
+from tenure.core.records import Stored
+from tenure.core.snapshot import dump_state, dump_topic
+from tenure.core.state import State
+from tenure.log.memory import MemoryLog
+from tenure.testing.clock import ManualClock
+from tests.broker.support import datas, make_queue, numbers, read, reopen, tagged
+from tests.core.test_fold import Story, refold
+
+SMALL = Settings(segment_bytes=2048, spare_segments=1, trim_step_bytes=300)
+
+
+def make(settings: Settings = SMALL) -> Engine:
+    engine = Engine(MemoryLog(segment_bytes=settings.segment_bytes), clock=ManualClock(), settings=settings)
+    engine.recover()
+    return engine
+
+
+def trim(engine: Engine) -> int:
+    """Trim until there is nothing more to do; how many steps it took."""
+    steps = 0
+    while trim_due(engine):
+        steps += 1
+        assert steps < 10_000, "trimming does not end"
+        trim_step(engine)
+    return steps
+
+
+def log_bytes(engine: Engine) -> int:
+    engine.write()
+    return sum(segment.used_bytes for segment in engine.log.segments())
+
+
+def contents(log: MemoryLog, state: State) -> Iterator[tuple[str, list[Stored]]]:
+    """Every live record as the log can be read."""
+    reader = Reader(log, cache_bytes_max=0)
+    for topic in state.by_id.values():
+        yield topic.name, reader.records(topic, topic.live_runs(topic.floor, topic.head_seq + 1))
+
+
+def test_a_queue_that_is_worked_off_keeps_its_log_small() -> None:
+    engine = make()
+    topics.put_topic(engine, "q", {"type": "queue"})
+    for _ in range(300):
+        appends.produce(engine, "q", [b"x" * 50] * 5)
+        leases.claim(engine, "q", node="w", max_count=5, auto_ack=True)
+        engine.write()
+        trim(engine)
+        assert log_bytes(engine) < 4 * 2048
+
+
+@pytest.mark.parametrize("size", [0, 1, 300])
+def test_trimming_ends_however_much_lies_around_the_records(size: int) -> None:
+    """Bare live bytes say little of what tiny records weigh: the log cannot get as small as twice of them."""
+    engine = make()
+    topics.put_topic(engine, "t", {})
+    for _ in range(300):
+        appends.produce(engine, "t", [b"x" * size])
+        engine.write()
+    trim(engine)
+    assert not trim_due(engine)
+    assert len(dict(contents(engine.log, engine.state))["t"]) == 300  # type: ignore[arg-type]
+
+
+def test_trimming_ends_where_a_topic_has_more_state_than_records() -> None:
+    engine = make()
+    topics.put_topic(engine, "q", {"type": "queue"})
+    for number in range(200):
+        appends.produce(engine, "q", [b""], idempotency_key=str(number), client_id=f"client-{number}", client_seq=1)
+        leases.claim(engine, "q", node="w", auto_ack=True)
+        engine.write()
+    trim(engine)
+    before = log_bytes(engine)
+    assert trim(engine) == 0
+    assert engine.state.live_bytes == 0
+    assert before > 2 * 2048, "its keys and marks alone are more than the spare segments"
+
+
+def test_rewriting_stays_within_the_cost_of_having_written() -> None:
+    """A full log of live records, and as much again that comes and goes: what trimming writes is of the same order."""
+    engine = make(Settings(segment_bytes=4096, spare_segments=2, trim_step_bytes=1000))
+    topics.put_topic(engine, "keep", {})
+    topics.put_topic(engine, "q", {"type": "queue"})
+    for _ in range(100):
+        appends.produce(engine, "keep", [b"x" * 200])
+    steps = produced = 0
+    for _ in range(1000):
+        appends.produce(engine, "q", [b"x" * 200])
+        produced += 200
+        leases.claim(engine, "q", node="w", auto_ack=True)
+        engine.write()
+        steps += trim(engine)
+    assert 0 < steps * 1000 < 10 * produced
+    assert log_bytes(engine) < 2 * 2 * (20_000 + 100 * 108) + 4 * 4096
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_left_of_the_log_tells_everything(seed: int) -> None:
+    story = Story(seed)
+    story.log = MemoryLog(segment_bytes=2048)
+    story.engine = Engine(story.log, clock=story.clock, settings=SMALL)
+    story.engine.recover()
+    for _ in range(40):
+        story.run(10)
+        trim(story.engine)
+        invariants(story.engine.state)
+    story.now = story.engine.now()
+    story.engine.write()
+    assert story.log.segments()[0].number > 1, "something was dropped"
+    live, replayed = story.engine.state, refold(story.log, State())
+    invariants(replayed)
+    assert live.by_id.keys() == replayed.by_id.keys()
+    for state in (live, replayed):
+        state.log_ms = story.now
+        for topic in state.by_id.values():
+            state.pass_time(topic, story.now)
+    assert dump_state(live) == dump_state(replayed)
+    for topic_id, topic in live.by_id.items():
+        assert dump_topic(topic, now_ms=story.now) == dump_topic(replayed.by_id[topic_id], now_ms=story.now)
+    assert dict(contents(story.log, live)) == dict(contents(story.log, replayed))
+
+
+async def test_an_open_broker_trims_by_itself_and_loses_nothing(clock: ManualClock) -> None:
+    log = MemoryLog(segment_bytes=4096)
+    settings = Settings(segment_bytes=4096, spare_segments=1, trim_step_bytes=500)
+    broker = await Broker.open(log, clock=clock, settings=settings)
+    await make_queue(broker, durability="fsync", dlq_strategy="block")
+    await broker.produce("q", [*tagged("keep"), b"parked", b"held"], idempotency_key="k")
+    await broker.produce("q", [Record(data=b"later", delay_ms=10**7)], client_id="c", client_seq=3)
+    await broker.claim("q", node="a", max_count=3, lease_ms=10**7)
+    await broker.nack("q", node="a", seqs=[1], reason="try again")
+    await broker.nack("q", node="a", seqs=[2], dead=True)
+    for number in range(200):
+        await broker.produce("q", [b"%d" % number] * 5)
+        await broker.ack("q", node="b", seqs=(await broker.claim("q", node="b", max_count=6)).seqs[1:])
+        await broker.nack("q", node="b", seqs=[1], delay_ms=0)
+    assert log.segments()[0].number > 5
+    assert len(log.segments()) < 8
+    counted = numbers(broker)
+    async with await reopen(broker, log, clock) as broker:
+        assert numbers(broker) == counted
+        assert datas(await read(broker, "q"))[:4] == [b"keep", b"parked", b"held", b"later"]
+        assert (await broker.produce("q", [*tagged("keep"), b"parked", b"held"], idempotency_key="k")).first_seq == 1
+        assert (await broker.delete_records("q", match="keep")).deleted == 1
