@@ -55,11 +55,11 @@ _decode_full = msgspec.json.Decoder(AppendBody).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read_append(request: Request) -> Append:
+def read_append(request: Request, *, records_max: int) -> Append:
     """The body of an append, checked but for what the broker checks. Raises Invalid."""
     check_json(request)
     try:
-        append, datas = _read(request.body)
+        append, datas = _read(request.body, records_max)
     except msgspec.ValidationError as error:
         raise invalid_body(error) from None
     except RecursionError as error:
@@ -69,27 +69,36 @@ def read_append(request: Request) -> Append:
         veiled = _veil(request.body, veil)
         if veiled is None:
             raise invalid_body(error) from None
-        append, datas = _read_veiled(veiled, veil)
+        append, datas = _read_veiled(veiled, veil, records_max)
     if max(map(len, datas), default=0) > 2 * DEPTH_MAX:
         _check_depths(datas)
     return append
 
 
-def _read(body: bytes) -> tuple[Append, list[bytes]]:
+def _read(body: bytes, records_max: int) -> tuple[Append, list[bytes]]:
     try:
         plain = _decode_plain(body)
     except msgspec.ValidationError:
-        return _read_full(body)
+        return _read_full(body, records_max)
+    _check_count(len(plain.records), records_max)
     datas = [bytes(record.data) for record in plain.records]
     _check_twice(body, plain)
     return Append(datas, plain), datas  # type: ignore[arg-type]  # a list of bytes, never written to
 
 
-def _read_full(body: bytes) -> tuple[Append, list[bytes]]:
+def _read_full(body: bytes, records_max: int) -> tuple[Append, list[bytes]]:
     full = _decode_full(body)
+    _check_count(len(full.records), records_max)
     datas = [bytes(record.data) for record in full.records]
     _check_twice(body, full)
     return Append(list(map(_record, full.records, datas)), full), datas
+
+
+def _check_count(count: int, records_max: int) -> None:
+    """The broker checks this too; here it comes before a million small records are copied."""
+    if count > records_max:
+        message = f"{count} records in one append: give 1 to {records_max}"
+        raise Invalid(message, code="batch_too_large", limit="records_max", max=records_max)
 
 
 def _record(given: RecordBody, data: bytes) -> bytes | Record:
@@ -144,9 +153,9 @@ def _veil(body: bytes, veil: bytes) -> bytes | None:
     return _LONE.sub(veil, body.replace(rb"\\", backslash)).replace(backslash, rb"\\")
 
 
-def _read_veiled(body: bytes, veil: bytes) -> tuple[Append, list[bytes]]:
+def _read_veiled(body: bytes, veil: bytes, records_max: int) -> tuple[Append, list[bytes]]:
     try:
-        append, datas = _read(body)
+        append, datas = _read(body, records_max)
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_body(error) from None
     if body.count(veil) != sum(data.count(veil) for data in datas):

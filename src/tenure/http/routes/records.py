@@ -28,7 +28,7 @@ def append(context: Context, call: Call) -> Later[Produced]:
     """Append records: contiguous seqs for all of them, or none."""
     request = call.request
     with_seqs = not request.query or Query(request).flag("return_seqs", True)
-    given = read_append(request)
+    given = read_append(request, records_max=context.settings.engine.records_max)
     body = given.body
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, body.config.dead_letter)
