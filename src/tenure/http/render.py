@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from tenure.broker.answer import Answer, Level
 from tenure.core.records import Stored
 from tenure.http.message import Request, Response
 
-__all__ = ["Stopwatch", "encode", "join", "member", "performance", "record", "reply"]
+__all__ = ["Stopwatch", "encode", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
@@ -37,16 +36,6 @@ def performance(request: Request, fsync_ms: float | None = None) -> bytes:
     if fsync_ms is None:
         return b'"performance":{"server_total_ms":%.3f}' % request.elapsed_ms
     return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
-
-
-def member(name: str, value: Any) -> bytes:
-    """One member of an object, from a value of ours."""
-    return b'"%b":%b' % (name.encode(), encode(value))
-
-
-def join(members: Iterable[bytes]) -> bytes:
-    """An object from its members."""
-    return b"{" + b",".join(members) + b"}"
 
 
 def reply(request: Request, fields: dict[str, Any], *, status: int = 200, fsync_ms: float | None = None) -> Response:
