@@ -25,8 +25,9 @@ $(READY): pyproject.toml requirements/uv.txt requirements/dev.txt tools/venv.py
 	@$(PYTHON) tools/venv.py
 	@touch $@
 
-run: $(READY) ## Run the tour: the engine in process, with a kill and a recovery in it
+run: $(READY) ## Run the tour of the engine, then serve on port 4000 (with CI=true the tour alone)
 	@$(BIN)/tenure tour
+	@test "$$CI" = true || exec $(BIN)/tenure serve --data .tenure-data --port 4000
 
 test: lint types pytest ## Lint, check types and run the tests
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -15,6 +16,7 @@ from tenure.http.app import Route
 from tenure.http.openapi import document, path_of
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
+from tests.cli.test_reference import code, rows
 
 ROUTES = Service(ServerSettings(test_clock=True), environment={}).app.routes
 
@@ -91,3 +93,9 @@ def test_the_document_is_openapi_3_1_and_tells_how_to_authenticate(page: Any):
         if {"token": ["read"]} in item.get("get", {"security": []})["security"]
     ]
     assert "/v0/watch/{wid}" in streams
+
+
+def test_the_page_about_the_api_lists_every_route_with_its_scopes():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "http-api.md").read_text()
+    listed = {code(row[0])[0]: set(code(row[1])) for row in rows(page) if "/" in row[0]}
+    assert listed == {f"{route.method} {route.pattern}": set(route.scopes) for route in ROUTES}
