@@ -294,3 +294,14 @@ async def test_the_number_of_those_who_wait_is_bounded(clock: ManualClock) -> No
 async def test_records_keep_their_tags_when_read(broker: Broker) -> None:
     await broker.produce("t", tagged("a", None, ""))
     assert [record.tag for record in await read(broker, "t")] == ["a", None, ""]
+
+
+async def test_a_waiting_reader_does_not_read_its_own_records_again_and_again(broker: Broker) -> None:
+    await broker.put_topic("t")
+    waiting = await start(broker.diff("t", node="me", wait_ms=30_000))
+    (reading,) = next(iter(broker._pump.readings.values()))
+    for number in range(1, 4):
+        await broker.produce("t", [b"1"], node="me")
+        assert reading._from_seq == number
+    await broker.produce("t", [b"1"], node="you")
+    assert seqs((await waiting).records) == [4]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -530,3 +531,33 @@ async def test_fault_47_a_session_opens_only_with_the_key_that_made_it(make_site
     assert (foreign.status, foreign.code) == (401, "unauthorized")
     assert (await site.get(url, headers=SSE | bearer("one"))).status == 200
     assert (await site.get(f"{url}?token=one", headers=SSE)).status == 200
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_fault_32_wherever_a_reader_is_cut_off_it_sees_every_record_once_and_in_order(
+    site: Site, seed: int
+) -> None:
+    dice = random.Random(seed)
+    await write(site, "a", 0)
+    await write(site, "b", 0)
+    session = await watch(site, topics={"a": {}, "b": {}}, limit=3)
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+    last_id = None
+    for _ in range(40):
+        stream = await listen(site, session, last_id=last_id)
+        for _ in range(dice.randrange(6)):
+            await write(site, dice.choice("ab"), *range(dice.randrange(1, 8)))
+            frame = await stream.next() if not stream.waiting else None
+            if frame is not None:
+                last_id = frame["id"]
+                if frame["event"] == "record":
+                    seen[frame["data"]["topic"]] += seqs(frame)
+        await stream.hang_up()
+    stream = await listen(site, session, last_id=last_id)
+    heads = {topic: site.broker.topic(topic).head_seq for topic in seen}
+    while {topic: len(found) for topic, found in seen.items()} != heads:
+        frame = await stream.next()
+        if frame["event"] == "record":
+            seen[frame["data"]["topic"]] += seqs(frame)
+    await stream.hang_up()
+    assert seen == {topic: list(range(1, head + 1)) for topic, head in heads.items()}

@@ -152,6 +152,8 @@ class Reading:
             return
         if self._time_is_up or found.records or found.tombstone is not None:
             self._finish(found)
+        else:  # what was passed over, such as the reader's own records, need not be read again
+            self._from_seq = max(self._from_seq, found.next_from_seq)
 
     def _time_up(self) -> None:
         self._time_is_up = True

@@ -66,7 +66,8 @@ async def _push(send: Send, jobs: WorkStream, *, heartbeat_ms: int) -> None:
     except StopAsyncIteration:
         return
     finally:
-        pending.cancel()
+        if not pending.cancel() and not pending.cancelled():
+            pending.exception()  # looked at, so that nobody reports it as lost
 
 
 ROUTES = [
