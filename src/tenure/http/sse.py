@@ -5,7 +5,7 @@ beyond what it is being given (fault 33). A peer that went away without a word i
 cannot be delivered: after one heartbeat interval plus the socket's own time-out (fault 31).
 
 ``retry: 2000`` is the contract's. A browser comes back exactly after that, which after a restart means all of them
-together; our clients add up to as much again by chance (fault 36), and yours should too.
+together; a client that can should add up to as much again by chance (fault 36).
 """
 
 from __future__ import annotations
