@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -27,14 +28,13 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import GoAwayFrame
 
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle, Pending, carry_out, run_stream
+from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run_stream
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
-from tenure.http.message import Response
-from tenure.http.wire import BODILESS, Refused
+from tenure.http.message import Request, Response
+from tenure.http.wire import BODILESS, Refused, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
 
@@ -57,7 +57,6 @@ class Http2Protocol(asyncio.Protocol):
         self._stalled_allowed_s = 0.0
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
-        self._leaving = False
         self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -138,12 +137,12 @@ class Http2Protocol(asyncio.Protocol):
             case WindowUpdated(stream_id=0) | RemoteSettingsChanged():
                 self._pump_all()
             case ConnectionTerminated():
-                self._leaving = True
-                self._close_when_done()
+                self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
-        if self._leaving or self._registry.draining:
-            self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+        if self._registry.draining:
+            with suppress(ProtocolError):
+                self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._registry)
         try:
@@ -179,6 +178,21 @@ class Http2Protocol(asyncio.Protocol):
             return
         stream.pending, stream.opened = None, True
         stream.release_body()
+        with self._living(stream):
+            self._respond(stream, response)
+        self._send_out()
+
+    @contextmanager
+    def _living(self, stream: Http2Stream) -> Iterator[None]:
+        """Send on a stream that the peer may have reset in bytes whose events are still to come."""
+        try:
+            yield
+        except ProtocolError:
+            self._drop(stream)
+
+    def _respond(self, stream: Http2Stream, response: Response) -> None:
+        if not is_sound(response):
+            response = fault_response(Request("", ""))
         bare = stream.head_only or response.status in BODILESS
         streams = response.stream is not None and not bare
         self._h2.send_headers(stream.number, self._head(response), end_stream=bare or not (streams or response.body))
@@ -191,7 +205,6 @@ class Http2Protocol(asyncio.Protocol):
             stream.out += response.body
             stream.ended = True
             self._pump(stream)
-        self._send_out()
 
     def _head(self, response: Response) -> list[tuple[bytes, bytes]]:
         head = [(b":status", b"%d" % response.status), (b"date", self._registry.date[6:-2])]
@@ -225,26 +238,23 @@ class Http2Protocol(asyncio.Protocol):
                 self._pump(stream)
 
     def _pump(self, stream: Http2Stream) -> None:
-        """Send what the peer's windows and the socket let through."""
-        while stream.out and self._stalled_since_s is None and not stream.gone:
-            size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
-            if size <= 0:
-                break
-            part = bytes(stream.out[:size])
-            del stream.out[:size]
-            self._h2.send_data(stream.number, part, end_stream=stream.ended and not stream.out)
-            self._meter.credit(2)
-            self._send_out()
-            if stream.ended and not stream.out:
-                self._finish(stream)
-                return
-        if stream.out:
-            stream.block()
-        else:
-            stream.blocked_since_s = None
-            if stream.ended and not stream.gone:
-                self._h2.end_stream(stream.number)
-                self._finish(stream)
+        """Send what the peer's windows and the socket let through; end the stream where that was all."""
+        with self._living(stream):
+            while stream.out and self._stalled_since_s is None:
+                size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
+                if size <= 0:
+                    break
+                self._h2.send_data(stream.number, bytes(stream.out[:size]))
+                del stream.out[:size]
+                self._meter.credit(2)
+                self._send_out()
+            if stream.out:
+                stream.block()
+            else:
+                stream.blocked_since_s = None
+                if stream.ended and not stream.gone:
+                    self._h2.end_stream(stream.number)
+                    self._finish(stream)
         stream.wake()
 
     def _finish(self, stream: Http2Stream) -> None:
@@ -278,9 +288,8 @@ class Http2Protocol(asyncio.Protocol):
     # Ending.
 
     def _close_when_done(self) -> None:
-        if (self._leaving or self._registry.draining) and not self._streams and not self._over:
-            self._send_out()
-            self._transport.close()
+        if self._registry.draining and not self._streams and not self._over:
+            self._close(ErrorCodes.NO_ERROR)
 
     def _close(self, code: ErrorCodes | None) -> None:
         """Say why, and close. ``None``: the library has said it already."""
@@ -289,6 +298,8 @@ class Http2Protocol(asyncio.Protocol):
             self._h2.close_connection(code)
         self._send_out()
         self._transport.close()
+        for stream in list(self._streams.values()):
+            self._drop(stream)
 
     def abort(self) -> None:
         """Close without another byte."""
@@ -296,10 +307,10 @@ class Http2Protocol(asyncio.Protocol):
         self._transport.abort()
 
     def drain(self) -> None:
-        """Tell the peer to open no more streams, end those that do not end by themselves, finish the others."""
-        last = self._h2.highest_inbound_stream_id
-        self._send_out()
-        self._transport.write(GoAwayFrame(0, last_stream_id=last, error_code=0).serialize())
+        """Finish requests, end streams, refuse new ones; then say goodbye and close.
+
+        The goodbye comes last, because clients built on ``h2`` drop a connection that said it, with all its answers.
+        """
         for stream in list(self._streams.values()):
             if stream.opened and stream.pending is not None:
                 stream.pending.cancel()

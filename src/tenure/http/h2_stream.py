@@ -77,7 +77,8 @@ class Http2Stream:
         if total_bytes > limits.header_bytes_max + limits.target_bytes_max or lines > limits.headers_max:
             raise _too_large("the headers are larger than this server reads", 431, limits.header_bytes_max)
         self._method = pseudo.get(b":method", b"").decode("latin-1")
-        self._read_host(pseudo.get(b":authority"))
+        if b":authority" in pseudo:  # h2 has seen to it that there is one, or a host, and that they agree
+            self._headers["host"] = pseudo[b":authority"].decode("latin-1")
         if self._method == "CONNECT" or not target.startswith((b"/", b"*")):
             raise Refused(Invalid("the request target must be a path that starts with a slash"))
         self._path, self._query, _ = split_target(target)
@@ -86,15 +87,6 @@ class Http2Stream:
             if not (length.isascii() and length.isdigit() and len(length) < 20):
                 raise Refused(Invalid("the content-length is no number"))
             self._check_size(int(length))
-
-    def _read_host(self, authority: bytes | None) -> None:
-        host = self._headers.get("host")
-        if authority:
-            if host is not None and host != authority.decode("latin-1"):
-                raise Refused(Invalid("the host header and the :authority differ: send one"))
-            self._headers["host"] = authority.decode("latin-1")
-        elif host is None:
-            raise Refused(Invalid("the request names no host: send :authority"))
 
     def _check_size(self, size: int) -> None:
         limits = self._registry.limits

@@ -16,12 +16,23 @@ class Outlet:
     raise ConnectionError where the peer is gone or was cut.
     """
 
-    __slots__ = ("_cut_s", "_gathered", "_registry", "_room", "_transport", "gathering", "gone", "stalled")
+    __slots__ = (
+        "_cut_s",
+        "_gathered",
+        "_gathered_bytes",
+        "_registry",
+        "_room",
+        "_transport",
+        "gathering",
+        "gone",
+        "stalled",
+    )
 
     def __init__(self, transport: asyncio.Transport, registry: Connections) -> None:
         self._transport = transport
         self._registry = registry
         self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self._room: asyncio.Future[None] | None = None
         self.gathering = False
         self.gone = False
@@ -32,15 +43,20 @@ class Outlet:
         """Write, or gather."""
         if self.gathering:
             self._gathered.append(data)
-        else:
+            self._gathered_bytes += len(data)
+            if self._gathered_bytes > self._registry.limits.write_buffer_bytes:
+                self.release()  # so that the transport can say that the peer does not keep up
+        elif not self._transport.is_closing():
             self._transport.write(data)
 
     def release(self) -> None:
         """Let go what was gathered."""
         gathered = self._gathered
         if gathered:
-            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+            if not self._transport.is_closing():
+                self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
             self._gathered = []
+            self._gathered_bytes = 0
 
     async def send_chunk(self, data: bytes) -> None:
         """Send bytes as one chunk; an empty one would end the body, so it is left out."""
@@ -49,7 +65,7 @@ class Outlet:
 
     async def send_plain(self, data: bytes) -> None:
         """Send bytes as they are."""
-        if self.gone:
+        if self.gone or self._transport.is_closing():
             raise ConnectionResetError("the peer is gone")
         self._transport.write(data)
         while self.stalled:

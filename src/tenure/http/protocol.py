@@ -7,6 +7,7 @@ has taken too long, and how the connection ends.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import cast
 
 from tenure.errors import Closed, Invalid
@@ -187,8 +188,9 @@ class HttpProtocol(asyncio.Protocol):
         self._deaf = True
         if self._deaf_since_s is None:
             self._transport.close()
-        elif self._transport.can_write_eof():
-            self._transport.write_eof()
+        elif self._transport.can_write_eof() and not self._transport.is_closing():
+            with suppress(OSError):  # the peer has reset the connection just now
+                self._transport.write_eof()
 
     def abort(self) -> None:
         """Close without another byte."""

@@ -1,0 +1,323 @@
+"""What the wire refuses before reading on, and whom it cuts off when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from tenure.http.limits import WireLimits
+from tenure.http.message import Request, Response
+from tenure.http.protocol import HttpProtocol
+from tenure.http.reader import Phase
+from tenure.http.server import Server, serve, tls_context
+from tests.http.wire_support import Peer, eventually, on_both_loops, pass_ms, post, serving, talk, ticking
+
+HEAD = b"POST /echo HTTP/1.1\r\nhost: x\r\n"
+
+
+@on_both_loops
+async def test_34_headers_that_do_not_end_are_given_up_and_others_are_not_disturbed():
+    async with (
+        serving(header_ms=1_000) as (server, _),
+        await Peer.connect(server) as slow,
+        await Peer.connect(server) as other,
+    ):
+        await other.send(post())
+        await other.reply()
+        await slow.send(HEAD[:5])
+        await eventually(lambda: Phase.HEAD in _phases(server))
+        for at in range(5, 14):
+            pass_ms(server, 100)
+            await slow.send(HEAD[at : at + 1])
+        assert server.connections.counts.timed_out == 0
+        pass_ms(server, 102)
+        reply = await slow.reply()
+        assert (reply.status, reply.code) == (408, "invalid_request")
+        assert await slow.closed()
+        await other.send(post())
+        assert (await other.reply()).status == 200
+        assert server.connections.counts.timed_out == 1
+
+
+def _phases(server: Server) -> set[int]:
+    return {connection._reader.phase for connection in server.connections._open}  # type: ignore[attr-defined]
+
+
+@on_both_loops
+async def test_34_a_connection_that_never_speaks_is_closed_after_the_header_deadline():
+    async with serving(header_ms=1_000) as (server, _), await Peer.connect(server) as peer:
+        await eventually(lambda: len(server.connections) == 1)
+        pass_ms(server, 900)
+        assert len(server.connections) == 1
+        pass_ms(server, 200)
+        assert await peer.closed()
+
+
+@on_both_loops
+async def test_34_line_breaks_do_not_keep_an_idle_connection():
+    async with serving(idle_ms=1_000, header_ms=1_000) as (server, _), await Peer.connect(server) as peer:
+        await peer.send(post())
+        await peer.reply()
+        for _ in range(30):
+            pass_ms(server, 100)
+            with contextlib.suppress(RuntimeError):  # so says uvloop of a closed connection
+                peer.writer.write(b"\r\n")
+            await asyncio.sleep(0)
+        await eventually(lambda: server.connections.counts.timed_out == 1)
+
+
+@on_both_loops
+async def test_34_an_idle_connection_is_closed_and_a_waiting_one_is_not():
+    async with serving(idle_ms=1_000) as (server, bench), await Peer.connect(server) as idle:
+        await idle.send(post())
+        await idle.reply()
+        async with await Peer.connect(server) as polling:
+            await polling.send(post(b"/poll", b"answered"))
+            await bench.started.wait()
+            pass_ms(server, 1_002)
+            assert await idle.closed()
+            pass_ms(server, 60_000)
+            bench.release.set()
+            assert (await polling.reply()).body == b"answered"
+
+
+@on_both_loops
+async def test_34_a_body_must_make_progress():
+    async with serving(body_grace_ms=1_000, body_bytes_per_s_min=1_000) as (server, bench):
+        async with await Peer.connect(server) as peer:
+            await peer.send(HEAD + b"content-length: 100000\r\n\r\n" + b"x" * 5_000)
+            await eventually(lambda: server.connections.body_bytes == 5_000)
+            pass_ms(server, 5_900)
+            assert server.connections.counts.timed_out == 0
+            pass_ms(server, 200)
+            assert (await peer.reply()).status == 408
+            assert await peer.closed()
+        assert bench.seen == []
+        assert server.connections.body_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"POST /%b HTTP/1.1\r\n" % (b"a" * 5_000), 414),
+        (HEAD + b"x: %b\r\n\r\n" % (b"a" * 9_000), 431),
+        (HEAD + b"".join(b"x%d: a\r\n" % n for n in range(200)), 431),
+        (HEAD + b"content-length: 1000001\r\n\r\n", 413),
+    ],
+)
+async def test_35_what_is_too_large_is_refused_before_the_rest_is_read(data: bytes, status: int):
+    limits = {"target_bytes_max": 4_000, "header_bytes_max": 8_000, "headers_max": 100, "body_bytes_max": 1_000_000}
+    async with serving(**limits) as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(data)
+        reply = await peer.reply()
+        assert (reply.status, reply.code) == (status, "payload_too_large")
+        assert await peer.closed()
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_35_a_header_that_never_ends_is_refused_while_it_comes():
+    async with serving(header_bytes_max=8_000) as (server, _), await Peer.connect(server) as peer:
+        await peer.send(HEAD + b"x: ")
+        with_reply = asyncio.create_task(peer.reply())
+        sent = 0
+        while not with_reply.done() and sent < 10_000_000:
+            await peer.send(b"a" * 1_000)
+            sent += 1_000
+            await asyncio.sleep(0)
+        assert (await with_reply).status == 431
+
+
+@on_both_loops
+async def test_35_endless_chunks_are_refused_at_the_limit():
+    async with serving(body_bytes_max=100_000) as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 30)
+        assert (await peer.reply()).status == 413
+        assert await peer.closed()
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_35_chunks_that_are_hardly_content_are_refused():
+    async with serving() as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(HEAD + b"transfer-encoding: chunked\r\n\r\n1")
+        reading = asyncio.create_task(peer.reply())
+        while not reading.done():
+            await peer.send(b";" + b"e" * 4_000)
+            await asyncio.sleep(0)
+        assert (await reading).status == 400
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_35_a_length_together_with_a_transfer_coding_is_refused():
+    async with serving() as (server, bench):
+        lines = (b"content-length: 3\r\n", b"transfer-encoding: chunked\r\n")
+        for order in (lines, lines[::-1]):
+            reply = await talk(server, HEAD + b"".join(order) + b"\r\n0\r\n\r\n")
+            assert (reply.status, reply.code) == (400, "invalid_request")
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_35_a_refusal_reaches_a_peer_that_goes_on_sending():
+    async with serving(body_bytes_max=1_000) as (server, _), await Peer.connect(server) as peer:
+        await peer.send(HEAD + b"content-length: 4000000\r\n\r\n")
+        for _ in range(40):
+            await peer.send(b"x" * 100_000)
+        assert (await peer.reply()).status == 413
+        pass_ms(server, server.connections.limits.linger_ms + 1)
+        assert await peer.closed()
+
+
+@on_both_loops
+async def test_35_a_peer_that_sends_without_end_after_its_refusal_is_cut():
+    async with serving(body_bytes_max=1_000, linger_bytes_max=1_000_000) as (server, _):
+        async with await Peer.connect(server) as peer:
+            await peer.send(HEAD + b"content-length: 400000000\r\n\r\n")
+            with pytest.raises(ConnectionError):
+                await peer.send_forever(b"x" * 100_000)
+        await eventually(lambda: len(server.connections) == 0)
+
+
+@on_both_loops
+async def test_bodies_of_all_connections_together_are_bounded():
+    async with serving(bodies_bytes_max=100_000) as (server, bench), await Peer.connect(server) as first:
+        await first.send(HEAD + b"content-length: 90000\r\n\r\n" + b"x" * 80_000)
+        await eventually(lambda: server.connections.body_bytes == 80_000)
+        async with await Peer.connect(server) as second:
+            await second.send(HEAD + b"content-length: 30000\r\n\r\n")
+            reply = await second.reply()
+            assert (reply.status, reply.code, reply.headers["retry-after"]) == (429, "throttled", "1")
+            assert await second.closed()
+        async with await Peer.connect(server) as third:
+            await third.send(HEAD + b"transfer-encoding: chunked\r\n\r\n7530\r\n" + b"x" * 30_000 + b"\r\n0\r\n\r\n")
+            assert (await third.reply()).status == 429
+        await first.send(b"x" * 10_000)
+        assert len((await first.reply()).body) == 90_000
+        assert server.connections.body_bytes == 0
+        assert len(bench.seen) == 1
+
+
+@on_both_loops
+async def test_a_connection_over_the_cap_hears_why_and_is_closed():
+    async with serving(connections_max=2) as (server, _):
+        peers = [await Peer.connect(server) for _ in range(2)]
+        for peer in peers:
+            await peer.send(post())
+            await peer.reply()
+        async with await Peer.connect(server) as one_more:
+            await one_more.send(post())
+            reply = await one_more.reply()
+            assert (reply.status, reply.code) == (503, "not_ready")
+            assert await one_more.closed()
+        peers.pop().writer.close()
+        await eventually(lambda: len(server.connections) == 1)
+        assert (await talk(server, post())).status == 200
+        peers.pop().writer.close()
+
+
+@on_both_loops
+async def test_33_a_slow_reader_is_bounded_and_then_cut():
+    async with serving(write_stall_ms=1_000, body_bytes_per_s_min=1_000_000) as (server, bench):
+        peer = socket.create_connection(("127.0.0.1", server.port))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        peer.sendall(b"GET /flood HTTP/1.1\r\nhost: x\r\n\r\n")
+        connection = await _stalled(server)
+        before = bench.sent_bytes
+        assert connection.get_write_buffer_size() < 2 * server.connections.limits.write_buffer_bytes
+        pass_ms(server, 900)
+        assert bench.sent_bytes == before
+        assert len(server.connections) == 1
+        pass_ms(server, 400)
+        await bench.cancelled.wait()
+        await eventually(lambda: len(server.connections) == 0)
+        assert server.connections.counts.slow_readers == 1
+        peer.close()
+
+
+async def _stalled(server: Server) -> asyncio.Transport:
+    """Wait until the one connection there is cannot be written to."""
+    while True:
+        for connection in server.connections._open:
+            assert isinstance(connection, HttpProtocol)
+            if connection._pipeline.outlet.stalled:
+                return connection._transport
+        await asyncio.sleep(0.001)
+
+
+@on_both_loops
+async def test_33_a_reader_that_catches_up_gets_everything():
+    async with serving() as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(b"GET /flood HTTP/1.1\r\nhost: x\r\n\r\n")
+        await _stalled(server)
+        await peer.head()
+        stalled_at = bench.sent_bytes
+        received = 0
+        while received <= stalled_at + 1_000_000:
+            received += len(await peer.chunk())
+
+
+@on_both_loops
+async def test_a_peer_that_reads_nothing_cannot_make_the_server_run_its_requests():
+    async with serving(pipeline_max=4) as (server, bench), await Peer.connect(server) as peer:
+        peer.writer.write(b"".join(b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n" for _ in range(500)))
+        await _stalled(server)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(bench.seen) < 20
+
+
+async def test_what_is_pipelined_behind_a_stream_is_bounded():
+    async with serving(write_buffer_bytes=10_000) as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        await bench.started.wait()
+        await peer.send(b"x" * 20_000)
+        await bench.cancelled.wait()
+        await eventually(lambda: len(server.connections) == 0)
+
+
+async def test_the_timer_runs_by_itself():
+    async with ticking(tick_ms=5, header_ms=1) as (server, _), await Peer.connect(server) as peer:
+        assert await peer.closed()
+
+
+def test_every_limit_has_a_unit_or_counts_things():
+    units = ("_max", "_min", "_ms", "_s", "_bytes", "backlog")
+    for name in WireLimits.__struct_fields__:
+        assert name.endswith((*units, "_per_s")), name
+
+
+async def test_tls_offers_both_protocols(tmp_path: Path):
+    httpx = pytest.importorskip("httpx")
+    certificates = await asyncio.to_thread(_certificate, tmp_path)
+    if certificates is None:
+        pytest.skip("needs openssl")
+
+    def handle(request: Request) -> Response:
+        return Response(200, request.body)
+
+    server = await serve(handle, ssl_context=tls_context(*certificates))
+    async with server:
+        for http2 in (False, True):
+            async with httpx.AsyncClient(verify=False, http2=http2) as client:
+                reply = await client.post(f"https://127.0.0.1:{server.port}/", content=b"x" * 300_000)
+                assert (reply.status_code, len(reply.content)) == (200, 300_000)
+                assert reply.http_version == ("HTTP/2" if http2 else "HTTP/1.1")
+
+
+def _certificate(tmp_path: Path) -> tuple[Path, Path] | None:
+    import shutil
+    import subprocess
+
+    if shutil.which("openssl") is None:
+        return None
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-days", "2"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=60)
+    return cert, key
