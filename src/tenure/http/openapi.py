@@ -25,6 +25,7 @@ _PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "r": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"},
 }
 _TEXT: Final = {"type": "string"}
+_HEADER: Final = {"type": "string", "pattern": "^[!-~]{1,256}$"}
 _FLAG: Final = {"type": "boolean"}
 _WHOLE: Final = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
 _NODE: Final = {"type": "string", "minLength": 1, "maxLength": 128}
@@ -42,6 +43,14 @@ _QUERIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "/v0/watch"): {"lenient": _FLAG},
 }
 _REQUIRED: Final = {("GET", "/v0/topics/*/work", "node")}
+_APPEND: Final = ("POST", "/v0/topics/*")
+_MATCH: Final = {
+    "type": "array",
+    "prefixItems": [{"const": "tag"}, {"enum": ["Eq", "Glob"]}, {"type": "string"}],
+    "minItems": 3,
+    "maxItems": 3,
+}
+_TOPIC_FIELDS: Final = ("source", "dest", "to", "dead_letter")
 _CODES: Final[dict[int, tuple[str, str]]] = {
     400: ("Invalid", "The request is malformed or out of bounds: fix it."),
     401: ("Unauthorized", "There is no key, or an unknown one."),
@@ -100,6 +109,8 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     table = list(routes)
     bodies = list({route.body: None for route in table if route.body is not None})
     _, components = msgspec.json.schema_components(bodies, ref_template=_REF)
+    for component in components.values():
+        _tighten(component.get("properties", {}))
     schemas = components | {"Error": _ERROR, "Performance": _PERFORMANCE, "Reply": _REPLY}
     paths: dict[str, dict[str, Any]] = {}
     for route in table:
@@ -126,6 +137,19 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
+def _tighten(fields: dict[str, Any]) -> None:
+    """Say of our fields what their types cannot: which names are topics, how a match is written."""
+    for name, schema in fields.items():
+        for variant in schema.get("anyOf", [schema]):
+            if name in _TOPIC_FIELDS and variant.get("type") == "string":
+                variant["pattern"] = _NAME["pattern"]
+            elif name in ("match", "filter") and variant.get("type") == "array":
+                variant.clear()
+                variant.update(_MATCH)
+            elif name == "topics" and variant.get("type") == "object":
+                variant |= {"propertyNames": _NAME, "minProperties": 1}
+
+
 def _operation(route: Route) -> dict[str, Any]:
     names = re.findall(r":(\w+)", route.pattern)
     words = [word for word in re.split(r"[^A-Za-z0-9]+", route.pattern) if word and word != "v0"]
@@ -133,7 +157,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.summary or f"{route.method} {path_of(route.pattern)}",
         "tags": [_tag(route)],
-        "parameters": [*map(_path_parameter, names), *_query_parameters(route)],
+        "parameters": [*map(_path_parameter, names), *_other_parameters(route)],
         "responses": {**_successes(route), **_errors(route)},
         "security": _security(route),
     }
@@ -155,12 +179,14 @@ def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS.get(name, _NAME)}
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
+def _other_parameters(route: Route) -> list[dict[str, Any]]:
     pattern = re.sub(r":\w+", "*", route.pattern)
-    return [
+    found = [
         {"name": name, "in": "query", "required": (route.method, pattern, name) in _REQUIRED, "schema": schema}
         for name, schema in _QUERIES.get((route.method, pattern), {}).items()
     ]
+    headers = ["Idempotency-Key"] if (route.method, pattern) == _APPEND else ["Last-Event-ID"] if route.sse else []
+    return found + [{"name": name, "in": "header", "required": False, "schema": _HEADER} for name in headers]
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
