@@ -109,6 +109,7 @@ def test_beyond_loopback_it_does_not_start_without_keys(host: str):
     [
         (ServerSettings(host="0.0.0.0", test_clock=True), "test-clock"),
         (ServerSettings(port=70_000), "port"),
+        (ServerSettings(heartbeat_ms=0), "heartbeat_ms"),
         (ServerSettings(tls_cert="x.pem"), "tls-key"),
         (ServerSettings(tls_key="x.pem"), "tls-cert"),
         (ServerSettings(host_names=("http://x",)), "host name"),

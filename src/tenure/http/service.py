@@ -164,10 +164,12 @@ class Service:
             draining = asyncio.create_task(self._server.drain(self.settings.drain_ms / 1000))
             await asyncio.sleep(0)
             await self.gate.streams_ended(_STREAMS_END_S)
-        if self._broker is not None:
-            await self._broker.close()
-        if draining is not None:
-            clean = await draining
+        try:
+            if self._broker is not None:
+                await self._broker.close()
+        finally:
+            if draining is not None:
+                clean = await draining
         log.info("stopped" if clean else "stopped; some connections had to be cut")
         return clean
 

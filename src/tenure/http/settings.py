@@ -66,8 +66,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Watch sessions; 0: no limit."""
     watch_ttl_ms: int = 300_000
     """A watch session that nobody reads is forgotten after this."""
-    heartbeat_ms: int = 15_000
-    """How often a stream that has nothing to say shows that it is there."""
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
 
@@ -168,6 +166,8 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("--test-clock lets callers move time: it is for loopback addresses only")
     if settings.port > 65_535:
         raise Invalid("port must lie in 0..65535")
+    if settings.heartbeat_ms < 100:
+        raise Invalid("heartbeat_ms must be at least 100")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
     for name in settings.host_names:
