@@ -251,6 +251,20 @@ async def _stalled(server: Server) -> asyncio.Transport:
 
 
 @on_both_loops
+async def test_33_a_peer_that_does_not_take_the_last_bytes_is_cut_as_well():
+    async with serving(write_stall_ms=1_000, write_buffer_bytes=8_000_000) as (server, bench):
+        peer = socket.create_connection(("127.0.0.1", server.port))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        peer.sendall((b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n") * 2 + post(b"/big", b"{}", b"connection: close"))
+        await eventually(lambda: len(bench.seen) == 3)
+        for _ in range(3):
+            await asyncio.sleep(0)
+            pass_ms(server, 600)
+        await eventually(lambda: len(server.connections) == 0)
+        peer.close()
+
+
+@on_both_loops
 async def test_33_a_reader_that_catches_up_gets_everything():
     async with serving() as (server, bench), await Peer.connect(server) as peer:
         await peer.send(b"GET /flood HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -58,6 +58,7 @@ class Http2Protocol(asyncio.Protocol):
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
         self._over = False
+        self._closing_since_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -146,7 +147,7 @@ class Http2Protocol(asyncio.Protocol):
             return
         stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._registry)
         try:
-            stream.read_head(cast("list[tuple[bytes, bytes]]", event.headers))
+            stream.read_head(event.headers)
         except Refused as refused:
             self._refuse(stream, refused)
 
@@ -330,7 +331,12 @@ class Http2Protocol(asyncio.Protocol):
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
         late_s = now_s - limits.tick_ms / 1000
-        if self._stalled_since_s is not None:
+        if self._transport.is_closing():
+            if self._closing_since_s is None:
+                self._closing_since_s = now_s
+            elif late_s - self._closing_since_s > limits.write_stall_ms / 1000:
+                self.abort()  # the peer does not take even the last bytes
+        elif self._stalled_since_s is not None:
             if late_s - self._stalled_since_s > self._stalled_allowed_s:
                 self._registry.counts.slow_readers += 1
                 self.abort()

@@ -28,6 +28,7 @@ class HttpProtocol(asyncio.Protocol):
     """One connection. ``handle`` is all it knows of the application."""
 
     __slots__ = (
+        "_closing_since_s",
         "_deaf",
         "_deaf_since_s",
         "_half_closed",
@@ -51,6 +52,7 @@ class HttpProtocol(asyncio.Protocol):
         self._half_closed = False
         self._deaf = False  # nothing more is parsed; what comes is thrown away
         self._deaf_since_s: float | None = None
+        self._closing_since_s: float | None = None
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,7 +160,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more. Who waits for a stream or a long poll is taken to be gone; a write is answered."""
-        if self._deaf_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
+        tls = self._transport.get_extra_info("sslcontext") is not None  # there both directions end together
+        if tls or self._deaf_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
             return False
         self._half_closed = self._deaf = True
         return True
@@ -200,7 +203,7 @@ class HttpProtocol(asyncio.Protocol):
     def drain(self) -> None:
         """Finish what is in flight, end streams, close."""
         self._pipeline.end_streams()
-        if not self._pipeline.busy and self._reader.phase == Phase.BETWEEN:
+        if not self._pipeline.busy and (self._deaf or self._reader.phase == Phase.BETWEEN):
             self._transport.close()
 
     def abandon(self) -> None:
@@ -214,13 +217,18 @@ class HttpProtocol(asyncio.Protocol):
         """Look at the deadline of whatever is going on."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
-        if pipeline.outlet.stalled:
+        if self._transport.is_closing():
+            if self._closing_since_s is None:
+                self._closing_since_s = now_s
+            elif late_s - self._closing_since_s > limits.write_stall_ms / 1000:
+                self.abort()  # the peer does not take even the last bytes
+        elif pipeline.outlet.stalled:
             if pipeline.outlet.too_slow(late_s):
                 self._registry.counts.slow_readers += 1
                 self.abort()
         elif self._deaf_since_s is not None:
             if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
-                self.abort()
+                self._transport.close()
         elif reader.phase != Phase.BETWEEN:
             if not self._paused and late_s - reader.since_s > self._allowed_s():
                 self._time_out()

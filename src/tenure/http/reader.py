@@ -85,7 +85,7 @@ class RequestReader:
         self._invite = invite
         self._refused: Refused | None = None
         self._raw_left = 0
-        self._overhead_bytes = 0
+        self._body: list[bytes] = []
         self.on_message_begin()
         self.phase, self.messages = Phase.BETWEEN, 0
         self._renew()
@@ -156,7 +156,7 @@ class RequestReader:
         self._lines = 0
         self._header_bytes = 0
         self._overhead_bytes = 0
-        self._body: list[bytes] = []
+        self._body = []
         self._upgrade = False
         self._old = False
         self._method = self._path = self._query = ""

@@ -38,14 +38,17 @@ class Refused(Exception):
         return response
 
 
-@lru_cache(4_096)
 def split_target(target: bytes) -> tuple[str, str, str | None]:
     """Take a request target apart: decoded path, raw query, and the authority where the target names one.
 
     An escaped slash stays escaped, so that it never separates segments: no name may hold a percent sign, so a route
     that sees one refuses it. Raises Refused for what is no target, for a broken escape and for bad UTF-8. Clients ask
-    for the same targets again and again, so the last ones are remembered (at most ``target_bytes_max`` each).
+    for the same targets again and again, so short ones are remembered.
     """
+    return _split_known(target) if len(target) <= 256 else _split(target)
+
+
+def _split(target: bytes) -> tuple[str, str, str | None]:
     if _VISIBLE.fullmatch(target) is None or b"#" in target:
         raise Refused(Invalid("the request target holds characters that must be percent-encoded"))
     authority = None
@@ -59,6 +62,9 @@ def split_target(target: bytes) -> tuple[str, str, str | None]:
         authority, target = host.decode(), b"/" + rest
     path, _, query = target.partition(b"?")
     return decode_path(path), query.decode(), authority
+
+
+_split_known = lru_cache(1_024)(_split)
 
 
 def decode_path(path: bytes) -> str:
