@@ -23,7 +23,7 @@ SMALL_LOG = {
     "engine.segment_bytes": 1 << 16,
     "engine.spare_segments": 1,
     "engine.trim_step_bytes": 1 << 14,
-    "engine.checkpoint_bytes": 1 << 17,
+    "engine.checkpoint_bytes": 1 << 14,
 }
 
 
