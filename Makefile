@@ -11,7 +11,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full pytest lint types format bench-core lock build clean
+.PHONY: help setup run test test-full pytest lint types format bench-core bench-http lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -50,6 +50,9 @@ format: $(READY) ## Format the code and fix what can be fixed
 
 bench-core: $(READY) ## Measure the engine, as ratios in one run
 	$(BIN)/python -m bench.core $(ARGS)
+
+bench-http: $(READY) ## Measure the server, as ratios in one run
+	$(BIN)/python -m bench.http
 
 lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py

@@ -69,8 +69,8 @@ def tenure(home: str) -> list[str]:
 
 def message(method: str, path: str, body: bytes = b"") -> bytes:
     """One request's bytes."""
-    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    fields = ("host: 127.0.0.1", "content-type: application/json", f"content-length: {len(body)}")
+    return "\r\n".join((f"{method} {path} HTTP/1.1", *fields, "", "")).encode() + body
 
 
 class Caller(asyncio.Protocol):
@@ -221,9 +221,7 @@ async def _stream_figures(port: int, pid: int, before: int) -> tuple[float, floa
     readers, writers = [], []
     for number in range(STREAMS):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(
-            f"GET /v0/topics/w/work?node=n{number}&max=1 HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n\r\n".encode()
-        )
+        writer.write(message("GET", f"/v0/topics/w/work?node=n{number}&max=1"))
         readers.append(asyncio.create_task(_listen(reader, arrivals)))
         writers.append(writer)  # a writer that nobody keeps closes its connection
     await asyncio.sleep(1)
