@@ -13,5 +13,5 @@ def test_the_code_in_the_readme_runs_and_prints_what_it_shows(tmp_path: Path):
 
 
 def test_the_readme_starts_with_the_two_commands():
-    [commands] = blocks(ROOT / "README.md", "console")
+    commands, *_ = blocks(ROOT / "README.md", "console")
     assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make run", "make test"]
