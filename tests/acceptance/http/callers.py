@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -132,7 +133,11 @@ class Aiohttp:
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         client, address = await self._open()
         try:
-            async with client.request(method, address + path, json=body) as answer:
+            options: dict[str, Any] = {}
+            if body is not None:  # aiohttp warns of large bodies that are not files
+                options["data"] = io.BytesIO(json.dumps(body).encode())
+                options["headers"] = {"content-type": "application/json"}
+            async with client.request(method, address + path, **options) as answer:
                 return _told(answer.status, await answer.json())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Lost(repr(error)) from error
