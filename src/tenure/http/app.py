@@ -51,6 +51,9 @@ _STATUS_BY_CODE = {
     "disk_full": 503,
 }
 _RETRY_AFTER_S = b"1"
+_PATHS_KEPT_MAX = 1024
+_PATH_KEPT_MAX = 256
+"""Paths whose route is remembered, and how long one may be: clients ask for the same few over and over."""
 
 
 class Call:
@@ -110,6 +113,7 @@ class App:
         self._admit = admit
         self._track = track
         self._observe = observe
+        self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
         for pattern in dict.fromkeys(route.pattern for route in self.routes):
@@ -156,6 +160,17 @@ class App:
         return response
 
     def _find(self, request: Request) -> tuple[Route, Call]:
+        known = self._found.get((request.method, request.path))
+        if known is not None:
+            return known[0], Call(request, known[1])
+        route, names = self._search(request)
+        if len(request.path) <= _PATH_KEPT_MAX:
+            if len(self._found) >= _PATHS_KEPT_MAX:
+                self._found.clear()
+            self._found[request.method, request.path] = route, names
+        return route, Call(request, names)
+
+    def _search(self, request: Request) -> tuple[Route, dict[str, str]]:
         methods, names = self._exact.get(request.path), dict[str, str]()
         if methods is None:
             for pattern, candidates in self._patterns:
@@ -170,7 +185,7 @@ class App:
         if route is None:
             allowed = sorted(methods | ({"HEAD": None} if "GET" in methods else {}))
             raise MethodNotAllowed(f"{request.method} is not possible here", code="method_not_allowed", allow=allowed)
-        return route, Call(request, names)
+        return route, names
 
 
 class MethodNotAllowed(TenureError):
