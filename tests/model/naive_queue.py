@@ -159,7 +159,11 @@ class NaiveQueue:
             if not taken and not poisoned and self.visible > self.claimed_max:
                 raise Refused("ack_hole_cap_exceeded")
             return taken, poisoned
-        return taken + fresh[: wanted - len(taken)], poisoned
+        fresh = fresh[: wanted - len(taken)]
+        spent = [job for job in fresh if self._is_poisoned(job)]  # delivered often enough in an earlier life
+        if spent:
+            fresh = [job for job in fresh if job.seq < spent[0].seq]
+        return taken + fresh, poisoned + spent
 
     def _is_poisoned(self, job: Job) -> bool:
         deliveries_max = self.setting("max_deliveries")

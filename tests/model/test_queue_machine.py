@@ -540,7 +540,7 @@ class QueueMachine(EngineMachine):
             (seq, naive.jobs[seq].data, naive.jobs[seq].tag) for seq in seqs
         ]
         weights = [size for _, size in self.engine.reader.sizes(topic, 1, topic.head_seq + 1)]
-        assert topic.bytes == sum(weights)
+        assert topic.bytes == sum(weights), f"{topic.bytes} are counted, the records weigh {weights}"
 
 
 def matches(match: Any, tag: str | None) -> bool:
