@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw
 
 from tenure.core.records import Record
 from tenure.errors import Invalid
-from tenure.http.body import check_json, invalid_body, twice
+from tenure.http.body import check_json, check_wholes, invalid_body, twice
 from tenure.http.message import Request
 from tenure.http.schemas import AppendBody, ConfigBody, Key, Node, RecordBody
 
@@ -70,6 +70,8 @@ def read_append(request: Request, *, records_max: int) -> Append:
         if veiled is None:
             raise invalid_body(error) from None
         append, datas = _read_veiled(veiled, veil, records_max)
+    if append.body.config is not None:
+        check_wholes(append.body.config, "config")
     if max(map(len, datas), default=0) > 2 * DEPTH_MAX:
         _check_depths(datas)
     return append

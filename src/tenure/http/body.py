@@ -18,7 +18,7 @@ import msgspec
 from tenure.errors import Invalid
 from tenure.http.message import Request
 
-__all__ = ["U64_MAX", "Reader", "check_json", "invalid_body", "is_plain_json", "struct_names", "twice"]
+__all__ = ["U64_MAX", "Reader", "check_json", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
 
 U64_MAX: Final = 2**64 - 1
 _MESSAGE_CHARS_MAX: Final = 300
@@ -38,6 +38,7 @@ class Reader(Generic[S]):
         self._optional = optional
         self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema))]
         self._wholes = [field.name for field in msgspec.structs.fields(schema) if int in _leaves(field.type)]
+        self._nested = [field.name for field in msgspec.structs.fields(schema) if any(_structs(field.type))]
         self._keyed = any(dict in _leaves(field.type) for field in msgspec.structs.fields(schema))
 
     def read(self, request: Request) -> S:
@@ -54,6 +55,8 @@ class Reader(Generic[S]):
             value = getattr(parsed, name)
             if value.__class__ is int and not -U64_MAX <= value <= U64_MAX:
                 raise _too_long(name)
+        for name in self._nested:
+            check_wholes(getattr(parsed, name), name)
         if self._keyed or b"\\" in body or any(body.count(name) > 1 for name in self._quoted):
             self._check_twice(body)
         return parsed
@@ -86,6 +89,16 @@ def is_plain_json(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def check_wholes(value: Any, path: str) -> None:
+    """Raise Invalid where a number within an object is beyond a u64, which msgspec's own bounds do not reach."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            found = getattr(value, name)
+            if found.__class__ is int and not -U64_MAX <= found <= U64_MAX:
+                raise _too_long(f"{path}.{name}")
+            check_wholes(found, f"{path}.{name}")
 
 
 def invalid_body(error: Exception) -> Invalid:

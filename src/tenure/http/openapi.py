@@ -20,7 +20,7 @@ __all__ = ["document", "path_of"]
 _REF: Final = "#/components/schemas/{name}"
 _NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"}
 _PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "seq": {"type": "integer", "minimum": 1},
+    "seq": {"type": "integer", "minimum": 1, "maximum": 2**64 - 1},
     "wid": {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22,}$"},
     "r": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"},
 }

@@ -76,7 +76,7 @@ class WatchBody(msgspec.Struct, frozen=True, kw_only=True):
     """Follow topics over one stream."""
 
     topics: Annotated[dict[str, WatchFrom], Meta(min_length=1, max_length=256)]
-    node: str | list[str] | None = None
+    node: Node | list[Node] | None = None
     limit: Whole = 256
     max_batch_bytes: Whole = 262_144
     heartbeat_ms: Whole | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tenure.broker.replies import Deletion, Difference, Produced
+from tenure.core.names import check_topic_name
 from tenure.http.app import Call, Route
 from tenure.http.append_body import read_append
 from tenure.http.auth import check_name
@@ -21,7 +22,7 @@ from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
 __all__ = ["ROUTES"]
 
 _diff = Reader(DiffBody, optional=True)
-_delete = Reader(DeleteBody)
+_delete = Reader(DeleteBody, optional=True)
 
 
 def append(context: Context, call: Call) -> Later[Produced]:
@@ -31,7 +32,7 @@ def append(context: Context, call: Call) -> Later[Produced]:
     given = read_append(request, records_max=context.settings.engine.records_max)
     body = given.body
     if body.config is not None and body.config.dead_letter is not None:
-        check_name(call, body.config.dead_letter)
+        check_name(call, check_topic_name(body.config.dead_letter))
     key = body.idempotency_key
     answer = context.broker.produce(
         call.names["topic"],
