@@ -67,6 +67,10 @@ class HostCheck:
 
     def check(self, headers: Mapping[str, str], *, navigable: bool) -> None:
         """Raise Denied where the headers tell of another site. ``navigable``: a link elsewhere may lead here."""
+        if "origin" not in headers and "sec-fetch-site" not in headers:  # no browser asks
+            if self.loopback_only:
+                self._check_host(headers.get("host", ""))
+            return
         if self.loopback_only:
             self._check_host(headers.get("host", ""))
         origin = headers.get("origin")
