@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tenure.http.schemas import Key, Match, Name, Node, Whole
+from tenure.http.schemas import U64_MAX, Key, Match, Name, Node, Whole
 
 __all__ = ["AckBody", "ClaimBody", "ExtendBody", "NackBody", "RedriveBody", "WatchBody", "WatchFrom"]
 
@@ -61,7 +61,7 @@ class RedriveBody(msgspec.Struct, frozen=True, kw_only=True):
     match: Match | None = None
     seqs: Seqs | None = None
     reason_like: str | None = None
-    limit: Annotated[int, Meta(ge=1)] | None = None
+    limit: Annotated[int, Meta(ge=1, extra_json_schema={"maximum": U64_MAX})] | None = None
     reset_deliveries: bool = True
 
 

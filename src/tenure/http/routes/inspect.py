@@ -21,7 +21,9 @@ _DIGITS_MAX = 20
 def jobs(context: Context, call: Call) -> Response:
     """Jobs in one state, ascending by seq."""
     topic, query = check_topic_name(call.names["topic"]), Query(call.request)
-    state = query.text("state") or "ready"
+    state = query.text("state")
+    if state is None:
+        state = "ready"
     page = context.broker.jobs(topic, state=state, limit=query.whole("limit", _PAGE), cursor=query.text("cursor"))
     items = [_dressed(item) for item in page.items]
     return listed(call.request, {"topic": topic, "state": state, "jobs": items}, page.next_cursor)
