@@ -87,3 +87,15 @@ def test_trimming_comes_to_an_end_where_jobs_are_smaller_than_what_surrounds_the
         trim_step(engine)
     assert engine.rewritten_bytes < 4 * before
     assert check_replay(engine).topics["q"].count == 5_000
+
+
+def test_a_job_with_a_past_is_counted_on_when_it_is_claimed_with_younger_ones_beyond_a_gap():
+    engine = open_queue(ManualClock(), dead_letter="dead", max_deliveries=3)
+    appends.produce(engine, "q", [b"1"])
+    leases.claim(engine, "q", node="n")
+    leases.nack(engine, "q", node="n", seqs=[1], dead=True)
+    letters.redrive(engine, "dead", reset_deliveries=False)
+    appends.produce(engine, "q", [b"3", b"4"])
+    reads.delete_records(engine, "q", seqs=[3])
+    claim = leases.claim(engine, "q", node="n", max_count=2).reply
+    assert [(seq, claim.deliveries(seq)) for seq in claim.seqs] == [(2, 2), (4, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -280,12 +281,14 @@ class QueueMachine(EngineMachine):
             assert reply.ready == len(queue.ready())
 
     def choose(self, max_count: int, now: int) -> list[Job]:
-        """What the model hands out; poisoned jobs leave on the way, even where the claim is then refused."""
+        """What the model hands out. Poisoned jobs leave on the way, and then the claim is not refused any more."""
         chosen, poisoned = self.model.queue.choose(max_count)
         if poisoned:
             self.model.dead_letter(poisoned, reason="max_deliveries", now=now)
             self.model.seen()
-            chosen, _ = self.model.queue.choose(max_count)
+            with suppress(Refused):
+                return self.model.queue.choose(max_count)[0]
+            return []
         return chosen
 
     def claim_again(self, lease: int, options: dict[str, Any]) -> None:

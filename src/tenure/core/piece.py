@@ -88,7 +88,7 @@ def find(pieces: list[Piece], seq: int) -> tuple[int, int]:
     while at > 0 and pieces[at].firsts[0] > seq:  # few pieces, and what is asked for is mostly at either end
         at -= 1
         if at > 8:
-            at = bisect_right(pieces, seq, hi=at + 1, key=lambda piece: piece.firsts[0]) - 1
+            at = max(bisect_right(pieces, seq, hi=at + 1, key=lambda piece: piece.firsts[0]) - 1, 0)
     return at, bisect_right(pieces[at].firsts, seq) - 1
 
 

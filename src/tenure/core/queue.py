@@ -127,7 +127,7 @@ class Queue:
     def hold(self, lease: Lease) -> None:
         """Put a lease's jobs in flight; they leave wherever they waited, and count one delivery more."""
         in_flight, runs = self.in_flight, lease.runs
-        if runs[0] < self.cursor or runs[-2] <= self.seasoned_max:
+        if runs[0] < self.cursor or runs[0] <= self.seasoned_max:
             self._count_again(runs)
         if len(runs) == 2 and runs[1] == 1:
             in_flight[runs[0]] = lease
