@@ -128,7 +128,7 @@ def test_fault_30_a_produce_cut_by_a_kill_is_there_whole_or_not_at_all(server: S
     httpx tells of a kill as an error, from which nothing follows.
     """
     server.ok("PUT", "/v0/topics/q", {"durability": "fsync"})
-    for number in range(4):
+    for number in range(3):
         with server.client() as client:
             client.get("/v0/health")
             peer = send(server, "/v0/topics/q", {"records": [{"data": number}] * 100})
