@@ -9,6 +9,7 @@ from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_step
 from tenure.core.invariants import invariants
+from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing import ManualClock
@@ -113,3 +114,18 @@ def test_a_checkpoint_from_before_a_segment_was_dropped_does_not_lead_back_into_
     again.recover([(position, payload)])
     appends.produce(again, "t", [b"4", b"5"])
     assert [record.seq for record in reads.diff(again, "t").records] == [3, 4, 5]
+
+
+def test_parts_of_a_lease_that_end_together_end_in_one_order_whether_or_not_they_were_written_out_between():
+    clock = ManualClock()
+    engine = open_queue(clock)
+    appends.produce(engine, "q", [b"1", b"2", b"3"])
+    leases.claim(engine, "q", node="n", max_count=3)
+    leases.extend(engine, "q", node="n", seqs=[2], lease_ms=5_000)
+    leases.extend(engine, "q", node="n", seqs=[1, 3], lease_ms=5_000)
+    leases.ack(engine, "q", node="n", seqs=[1])
+    copied = load_checkpoint(dump_checkpoint(engine.state))
+    now = engine.now() + 5_001
+    for state in (engine.state, copied):
+        let_pass(state, now)
+    assert_same(dumped(copied, now), dumped(engine.state, now))

@@ -341,14 +341,17 @@ class Queue:
         lowest = NEVER
         watched = self.watched.pop(deadline)
         self.watches -= len(watched)
-        for lease in sorted(watched, key=_number):
-            if lease.queued != deadline or not lease.left:
-                continue
+        ending = [lease for lease in watched if lease.queued == deadline and lease.left]
+        for lease in sorted(ending, key=self._rank):
             if lease.deadline > deadline:
                 self._watch(lease)
             else:
                 lowest = min(lowest, self._expire(lease, backoff, ended, now))
         return lowest
+
+    def _rank(self, lease: Lease) -> tuple[int, int]:
+        """Parts of one lease rank by what they still hold: what they held before, a snapshot does not tell."""
+        return lease.number, next(seq for seq in each(lease.runs) if self.in_flight.get(seq) is lease)
 
     def _expire(self, lease: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
         seqs = [seq for seq in each(lease.runs) if self.in_flight.get(seq) is lease]
@@ -375,10 +378,6 @@ IDLE: Final = Queue()
 
 Nothing changes it: the first append gives its topic one of its own.
 """
-
-
-def _number(lease: Lease) -> tuple[int, int]:
-    return lease.number, lease.runs[0]
 
 
 def _chain(lease: Lease | None) -> Iterator[Lease]:
