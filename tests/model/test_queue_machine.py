@@ -554,5 +554,5 @@ def matches(match: Any, tag: str | None) -> bool:
     return tag == match[2] if match[1] == "Eq" else tag.startswith(match[2][:-1])
 
 
-TestQueue = QueueMachine.TestCase
+TestQueue = pytest.mark.timeout(3_600)(QueueMachine.TestCase)  # to find a smallest example takes minutes
 TestQueue.settings = settings(stateful_step_count=60)

@@ -383,5 +383,5 @@ def matches(match: Any, tag: str | None) -> bool:
     return tag == match[2] if match[1] == "Eq" else tag.startswith(match[2][:-1])
 
 
-TestTopics = TopicMachine.TestCase
+TestTopics = pytest.mark.timeout(3_600)(TopicMachine.TestCase)  # to find a smallest example takes minutes
 TestTopics.settings = settings(stateful_step_count=60)

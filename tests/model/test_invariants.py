@@ -1,0 +1,151 @@
+"""``invariants`` must find a state that contradicts itself, whatever part of it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tenure import Record
+from tenure.broker import appends, leases, routing
+from tenure.core.invariants import invariants
+from tenure.core.queue import NEVER, Queue
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.testing import ManualClock
+from tests.model.test_replay import open_queue
+
+
+def state() -> State:
+    """One queue with a job in every place, two leases (one in two parts), a unique key and a router."""
+    clock = ManualClock()
+    engine = open_queue(clock, dlq_strategy="block")
+    appends.produce(engine, "q", [b"%d" % seq for seq in range(1, 11)], idempotency_key="k")
+    appends.produce(engine, "q", [Record(data=b"11", delay_ms=5_000, unique_key="u")])
+    appends.produce(engine, "q", [Record(data=b"12", deliver_at=clock.wall_ms() + 5_000)])
+    leases.claim(engine, "q", node="n", max_count=6, claim_id="c")
+    leases.nack(engine, "q", node="n", seqs=[1])
+    leases.nack(engine, "q", node="n", seqs=[2], dead=True)
+    leases.ack(engine, "q", node="n", seqs=[4])
+    leases.extend(engine, "q", node="n", seqs=[5], lease_ms=9_000)
+    routing.put_router(engine, "r", source="q", dest="copies")
+    return engine.state
+
+
+def test_a_state_made_by_commands_is_in_order():
+    invariants(state())
+
+
+def break_count(topic: Topic, queue: Queue) -> None:
+    topic.count += 1
+
+
+def break_bytes(topic: Topic, queue: Queue) -> None:
+    topic.bytes -= 1
+
+
+def break_floor(topic: Topic, queue: Queue) -> None:
+    topic.floor = 4
+
+
+def break_dead(topic: Topic, queue: Queue) -> None:
+    assert topic.dead is not None
+    topic.dead.add(99)
+
+
+def break_pieces(topic: Topic, queue: Queue) -> None:
+    topic.pieces[0].firsts[0] = 2
+
+
+def break_order(topic: Topic, queue: Queue) -> None:
+    topic.pieces[0].firsts[1] = 1
+
+
+def break_base(topic: Topic, queue: Queue) -> None:
+    topic.base = 77
+
+
+def break_reclaim(topic: Topic, queue: Queue) -> None:
+    queue.reclaim.add(3)  # it is in flight
+
+
+def break_cursor(topic: Topic, queue: Queue) -> None:
+    queue.cursor = 3
+
+
+def break_passed(topic: Topic, queue: Queue) -> None:
+    queue.cursor = 9
+
+
+def break_parked(topic: Topic, queue: Queue) -> None:
+    del queue.parked[2]
+
+
+def break_in_flight(topic: Topic, queue: Queue) -> None:
+    del queue.in_flight[3]
+
+
+def break_left(topic: Topic, queue: Queue) -> None:
+    queue.in_flight[3].left += 1
+
+
+def break_leases(topic: Topic, queue: Queue) -> None:
+    queue.leases.clear()
+
+
+def break_claims(topic: Topic, queue: Queue) -> None:
+    queue.claims["other"] = 1
+
+
+def break_watch(topic: Topic, queue: Queue) -> None:
+    queue.watched[queue.deadlines[0]].clear()
+
+
+def break_delays(topic: Topic, queue: Queue) -> None:
+    queue.delays.clear()
+
+
+def break_plan(topic: Topic, queue: Queue) -> None:
+    queue.next_at = NEVER
+
+
+def break_uniques(topic: Topic, queue: Queue) -> None:
+    queue.uniques["v"] = 11
+
+
+def break_deliveries(topic: Topic, queue: Queue) -> None:
+    queue.deliveries[4] = 1  # it was acked
+
+
+def break_acked(topic: Topic, queue: Queue) -> None:
+    queue.acked_max = 3
+
+
+@pytest.mark.parametrize(
+    "breakage", [breakage for name, breakage in sorted(globals().items()) if name.startswith("break_")]
+)
+def test_a_state_that_contradicts_itself_is_found(breakage: Callable[[Topic, Queue], None]):
+    broken = state()
+    topic = broken.topics["q"]
+    assert topic.queue is not None
+    breakage(topic, topic.queue)
+    with pytest.raises(AssertionError):
+        invariants(broken)
+
+
+def test_a_broker_wide_fact_that_is_wrong_is_found():
+    for change in (
+        lambda state: setattr(state, "live_bytes", 1),
+        lambda state: setattr(state, "idempotency_keys", 5),
+        lambda state: setattr(state, "next_topic_id", 1),
+        lambda state: state.topics.clear(),
+        lambda state: state.wall_queues.add(99),
+        lambda state: state.wall_queues.clear(),
+        lambda state: state.routers_from.clear(),
+        lambda state: state.orphan(99),
+        lambda state: state.holders.clear(),
+    ):
+        broken = state()
+        change(broken)
+        with pytest.raises(AssertionError):
+            invariants(broken)
