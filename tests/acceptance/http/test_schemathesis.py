@@ -120,7 +120,7 @@ _QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck
 
 
 @schema.parametrize()
-@settings(max_examples=20, deadline=None, suppress_health_check=_QUIET)
+@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=_QUIET)
 def test_every_route_keeps_to_the_document(case: Case, server: Serving, session: requests.Session) -> None:
     check(case, server, session)
 
