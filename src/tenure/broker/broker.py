@@ -217,18 +217,7 @@ class Broker:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
         self._pump.check_open()
         return self._pump.answer(
-            leases.nack(
-                self._engine,
-                topic,
-                node=node,
-                seqs=seqs,
-                lease_ids=lease_ids,
-                lease=lease_id,
-                strict=strict,
-                delay_ms=delay_ms,
-                reason=reason,
-                dead=dead,
-            )
+            leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead)
         )
 
     def extend(
@@ -244,18 +233,7 @@ class Broker:
     ) -> Answer[Extension]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
         self._pump.check_open()
-        return self._pump.answer(
-            leases.extend(
-                self._engine,
-                topic,
-                node=node,
-                seqs=seqs,
-                lease_ids=lease_ids,
-                lease=lease_id,
-                strict=strict,
-                lease_ms=lease_ms,
-            )
-        )
+        return self._pump.answer(leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms))
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to

@@ -70,6 +70,7 @@ class Engine:
         self.held_ms = 0
         self.last_ms = 0
         self.synced_batch = 0
+        self.log_bytes = 0
         self.appended_bytes = 0
         self.rewritten_bytes = 0
         self.dropped_bytes = 0
@@ -164,8 +165,9 @@ class Engine:
 
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
-        log = self.log
-        location = log.append_one(KIND_OF[event.__class__], topic_id, encode(event), urgent)
+        log, body = self.log, encode(event)
+        location = log.append_one(KIND_OF[event.__class__], topic_id, body, urgent)
+        self.log_bytes += len(body)
         self._apply(event, topic_id, location)
         return log.pending_batch
 
@@ -173,6 +175,7 @@ class Engine:
         """`commit` for events that belong together, each with its topic id: one batch holds them all, or none."""
         entries = [(kind_of(event), topic_id, encode(event)) for event, topic_id in events]
         locations = self.log.append(entries, urgent=urgent)
+        self.log_bytes += sum(len(body) for _, _, body in entries)
         for (event, topic_id), location in zip(events, locations, strict=True):
             self._apply(event, topic_id, location)
         return self.log.pending_batch
@@ -202,11 +205,6 @@ class Engine:
         """What every new segment starts with, so that it can be read without the ones before it."""
         event = StateCarried(self.state.log_ms, msgspec.Raw(dump_state(self.state)))
         return [(kind_of(event), 0, encode(event))]
-
-    @property
-    def log_bytes(self) -> int:
-        """How many bytes of log were appended since the broker was opened."""
-        return self.appended_bytes
 
     def pass_time(self, topic: Topic, now: int) -> None:
         """Let time reach ``now`` on a topic, and tell what ran out."""

@@ -205,7 +205,6 @@ def _ack(engine: Engine, topic: Topic, runs: list[int], done: int, *, node: str,
 def nack(
     engine: Engine,
     name: str,
-    *,
     node: str,
     seqs: Sequence[int] | None = None,
     lease_ids: Sequence[str] | None = None,
@@ -273,7 +272,6 @@ def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
 def extend(
     engine: Engine,
     name: str,
-    *,
     node: str,
     seqs: Sequence[int] | None = None,
     lease_ids: Sequence[str] | None = None,

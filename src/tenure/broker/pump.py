@@ -170,10 +170,7 @@ class Pump:
         """After every command: feed those who wait, and plan the write."""
         engine = self.engine
         if engine.touched:
-            if self.coordinator.waiting or self.readings or engine.state.routers_from:
-                self._attend()
-            else:
-                engine.touched.clear()
+            self._attend()
         if engine.state.ended:
             self._publish_ended()
         engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
