@@ -1,0 +1,79 @@
+"""The seam between a plan and the network: small, so that everything above it runs against a fake as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["AsyncStream", "AsyncWire", "Request", "Response", "Stream", "Wire", "WireError"]
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One request. ``path`` starts with a slash and holds its query; a body is JSON. ``wait_ms`` is how long the
+    server may keep it on purpose, which is added to the timeout.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    wait_ms: int = 0
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """One whole answer; header names are lower case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = {}
+
+
+class WireError(Exception):
+    """The network failed. ``sent`` is False only where not one byte of the request can have reached the server."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.sent = sent
+
+
+class Stream(Protocol):
+    """An open stream. ``response`` has the status, and the body where that is not 200."""
+
+    response: Response
+
+    def read(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class Wire(Protocol):
+    """Requests over blocking sockets. Raises WireError; an HTTP status is never an exception here."""
+
+    def send(self, request: Request) -> Response: ...
+
+    def open(self, request: Request) -> Stream: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncStream(Protocol):
+    """As Stream, on an event loop."""
+
+    response: Response
+
+    async def read(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncWire(Protocol):
+    """As Wire, on an event loop."""
+
+    async def send(self, request: Request) -> Response: ...
+
+    async def open(self, request: Request) -> AsyncStream: ...
+
+    async def close(self) -> None: ...
