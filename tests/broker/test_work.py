@@ -138,3 +138,28 @@ async def test_a_stream_dead_letters_what_it_must_not_deliver(broker: Broker, cl
         assert broker.topic("dead").count == 1
         await broker.produce("q", [b"2"])
         assert (await waiting).seqs == [2]
+
+
+async def test_a_detached_stream_ends_and_leaves_leased_what_was_read(broker: Broker) -> None:
+    await make_queue(broker, jobs=2)
+    mine, other = broker.work("q", node="w", max_count=1), broker.work("q", node="v", max_count=1)
+    assert (await take(mine, 1), await take(other, 1)) == ([1], [2])
+    assert broker.detach("q", node="w") == 1
+    with pytest.raises(StopAsyncIteration):
+        await anext(mine)
+    mine.close()
+    assert numbers(broker)["in_flight"] == 2, "closing it afterwards gives nothing back"
+    assert (await broker.ack("q", node="w", seqs=[1])).count == 1
+    await broker.produce("q", [b"3", b"4"])
+    assert numbers(broker)["ready"] == 2, "it takes no more"
+    assert broker.detach() == 1, "without a name all of them"
+    other.close()
+    assert numbers(broker)["in_flight"] == 1
+
+
+async def test_a_detached_stream_gives_back_what_nobody_has_read(broker: Broker) -> None:
+    await make_queue(broker, jobs=2)
+    stream = broker.work("q", node="w", max_count=2)
+    assert numbers(broker)["in_flight"] == 2
+    stream.detach()
+    assert numbers(broker)["in_flight"] == 0

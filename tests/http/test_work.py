@@ -118,6 +118,19 @@ async def test_fault_38_a_worker_that_hangs_up_gives_its_jobs_back_at_once_and_n
     assert [(job["$seq"], job["deliveries"]) for job in claim["claimed"]] == [(2, 2), (3, 2)]
 
 
+async def test_a_node_ends_its_streams_and_keeps_its_jobs(site: Site) -> None:
+    await make(site, 1, 2)
+    stream = await listen(site, "node=w&max=1")
+    await stream.events(1)
+    ended = await site.delete(f"{Q}/work?node=w")
+    assert (ended["topic"], ended["streams"]) == ("transcode", 1)
+    await stream.end()
+    assert numbers(site.broker, "transcode")["in_flight"] == 1
+    assert (await site.delete(f"{Q}/work?node=w"))["streams"] == 0
+    assert (await site.delete(f"{Q}/work")).code == "invalid_request"
+    assert (await site.delete("/v0/topics/nowhere/work?node=w")).code == "topic_not_found"
+
+
 async def test_fault_31_a_peer_found_gone_by_a_heartbeat_gives_its_jobs_back(beating: Site) -> None:
     await make(beating, 1, 2)
     stream = await listen(beating, "node=w&max=2")

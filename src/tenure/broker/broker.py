@@ -33,6 +33,7 @@ from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.upkeep import Upkeep
 from tenure.broker.waiting import Asked, Reading, Waiting
 from tenure.clock import Clock, SystemClock
+from tenure.core.names import check_node
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router
 from tenure.log import checkpoint
@@ -242,6 +243,16 @@ class Broker:
         self._pump.check_open()
         found, _ = self._state.queue(topic)
         return self._pump.open_stream(found, node=node, max_count=max_count, lease_ms=lease_ms)
+
+    def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
+        """End the work streams of a node, or of everybody, and leave what was read from them leased; returns how many.
+
+        A worker that drains takes no more and finishes what it has; a broker that stops finds those jobs still leased
+        when it is opened again.
+        """
+        self._pump.check_open()
+        found = None if topic is None else self._state.queue(topic)[0]
+        return self._pump.detach(found, None if node is None else check_node(node))
 
     def redrive(
         self,

@@ -128,6 +128,14 @@ class Pump:
         self.settle()
         return stream
 
+    def detach(self, topic: Topic | None, node: str | None) -> int:
+        """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
+        streams = [taker for taker in self.coordinator.takers(topic) if isinstance(taker, WorkStream)]
+        ended = [stream for stream in streams if node is None or stream.node == node]
+        for stream in ended:
+            stream.detach()
+        return len(ended)
+
     def _close_stream(self, stream: WorkStream) -> None:
         self.coordinator.remove(stream.topic, stream)
         if not self._closed and self.committer.failed is None:

@@ -19,7 +19,7 @@ class WorkStream:
     """Jobs pushed to one connection, at most ``max_count`` of them unsettled at once.
 
     ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
-    that node.
+    that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
     """
 
     def __init__(
@@ -89,6 +89,12 @@ class WorkStream:
             self._arrival.clear()
             await self._arrival.wait()
         return await self._answer(self._given.popleft())
+
+    def detach(self) -> None:
+        """Stop, and give back only what nobody has read yet: the rest stays leased until it is settled or runs out."""
+        self._numbers = {answer.reply.lease for answer in self._given}
+        self._given.clear()
+        self.close()
 
     def close(self) -> None:
         """Stop, and give back what is held."""

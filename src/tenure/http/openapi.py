@@ -37,12 +37,13 @@ _QUERIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("DELETE", "/v0/topics/*"): {"if_empty": _FLAG},
     ("POST", "/v0/topics/*"): {"return_seqs": _FLAG},
     ("GET", "/v0/topics/*/work"): {"node": _NODE, "max": _WHOLE, "lease_ms": _WHOLE},
+    ("DELETE", "/v0/topics/*/work"): {"node": _NODE},
     ("GET", "/v0/topics/*/jobs"): {"state": _STATES, "limit": _WHOLE, "cursor": _TEXT},
     ("GET", "/v0/topics/*/leases"): {"limit": _WHOLE, "cursor": _TEXT},
     ("GET", "/v0/routers"): {"prefix": _TEXT, "source": _TEXT, "dest": _TEXT, **_PAGE},
     ("POST", "/v0/watch"): {"lenient": _FLAG},
 }
-_REQUIRED: Final = {("GET", "/v0/topics/*/work", "node")}
+_REQUIRED: Final = {("GET", "/v0/topics/*/work", "node"), ("DELETE", "/v0/topics/*/work", "node")}
 _APPEND: Final = ("POST", "/v0/topics/*")
 _MATCH: Final = {
     "type": "array",

@@ -1,8 +1,9 @@
 """A whole server: settings become keys, an app, sockets and a broker; and all of it is taken down again in order.
 
 It accepts before the log has been replayed, so that whoever asks hears how far that is (``/v0/ready``); everything else
-is answered 503 meanwhile. It stops from the outside in: nothing new is taken, streams end and give back their jobs,
-those who wait are told, what was written becomes durable and is answered, and then the directory is let go.
+is answered 503 meanwhile. It stops from the outside in: nothing new is taken, streams end (their jobs stay leased:
+their workers go on, and find the next server knowing it), those who wait are told, what was written becomes durable and
+is answered, and then the directory is let go.
 """
 
 from __future__ import annotations
@@ -158,6 +159,8 @@ class Service:
     async def stop(self) -> bool:
         """Stop within the time for draining; True where nothing had to be cut."""
         self.context.draining = True
+        if self._broker is not None:
+            self._broker.detach()
         clean = True
         draining: asyncio.Task[bool] | None = None
         if self._server is not None:

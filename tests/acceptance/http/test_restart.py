@@ -191,7 +191,7 @@ def test_fault_37_a_second_sigterm_ends_it_at_once_and_loses_nothing(serve: Serv
     check_whole_batches(server, producers)
 
 
-async def test_fault_37_streams_and_long_polls_are_told_and_their_jobs_are_back(serve: Serve) -> None:
+async def test_fault_37_streams_and_long_polls_are_told_and_their_jobs_stay_leased(serve: Serve) -> None:
     server = serve()
     server.ok("PUT", "/v0/topics/q", {"type": "queue"})
     server.ok("PUT", "/v0/topics/empty", {"type": "queue"})
@@ -211,7 +211,9 @@ async def test_fault_37_streams_and_long_polls_are_told_and_their_jobs_are_back(
             assert (answer.status_code, answer.json().get("claimed", [])) in ((200, []), (503, [])), answer.text
         await asyncio.to_thread(server.start)
         counters = await asyncio.to_thread(server.queue, "q")
-        assert (counters["ready"], counters["in_flight"]) == (1, 0), "the stream's job was given back before the end"
+        assert (counters["ready"], counters["in_flight"]) == (0, 1), "its worker may still be at it"
+        acked = await asyncio.to_thread(server.ok, "POST", "/v0/topics/q/ack", {"node": "w-1", "seqs": [1]})
+        assert acked["acked"] == 1
 
 
 async def fill(home: Path) -> None:

@@ -1,4 +1,8 @@
-"""GET …/work: jobs leased and pushed to one connection, given back the moment it is gone."""
+"""GET …/work: jobs leased and pushed to one connection, given back the moment it is gone.
+
+DELETE …/work ends the streams of a node and leaves their jobs with it, so that a worker can stop taking and still
+finish what it began.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tenure.http.context import Context
 from tenure.http.message import Response, Send
 from tenure.http.query import Query
 from tenure.http.queue_render import job_frames
+from tenure.http.render import reply
 from tenure.http.streams import streams_of
 
 __all__ = ["ROUTES"]
@@ -42,6 +47,15 @@ def work(context: Context, call: Call) -> Response:
             jobs.close()
 
     return sse.stream_response(request, stream)
+
+
+def detach(context: Context, call: Call) -> Response:
+    """End a node's work streams; what they delivered stays leased to it."""
+    topic, node = check_topic_name(call.names["topic"]), Query(call.request).text("node")
+    if node is None:
+        raise Invalid("node is missing: say whose streams end", field="node")
+    _check_queue(context.broker, topic)
+    return reply(call.request, {"topic": topic, "streams": context.broker.detach(topic, node=node)})
 
 
 def _check_queue(broker: Broker, topic: str) -> None:
@@ -78,5 +92,12 @@ ROUTES = [
         frozenset({"read", "write"}),
         summary="Jobs pushed as events, leased to this connection",
         sse=True,
+    ),
+    Route(
+        "DELETE",
+        "/v0/topics/:topic/work",
+        detach,
+        frozenset({"read", "write"}),
+        summary="End a node's work streams; their jobs stay leased to it",
     ),
 ]
