@@ -1,0 +1,130 @@
+"""When a schedule ticks: cron expressions and intervals, as numbers of the wall clock and nothing else.
+
+Cron follows the rules of Debian's cron, by cronsim. Where clocks are put forward, a time that does not exist fires at
+the first minute that does; where they are put back, a time that comes twice fires the first time. An expression whose
+minute or hour begins with a star counts real minutes and hours instead: it fires in both, and not in the missing one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from tenure.errors import Invalid
+
+__all__ = ["Cron", "Every", "Schedule", "due_ticks"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND_MS: Final = 1_000
+
+
+class Schedule(Protocol):
+    """A rule that names moments. Ticks are wall time in ms since the epoch."""
+
+    def after(self, ms: int) -> int | None:
+        """The first tick later than ``ms``, or None if there is none."""
+        ...
+
+    def at(self, tick_ms: int) -> datetime:
+        """The tick as a time with the schedule's own zone."""
+        ...
+
+
+class Every:
+    """A tick each ``every_ms``, counted from the epoch, so that all workers agree on them without talking."""
+
+    def __init__(self, every_ms: int) -> None:
+        if every_ms < _SECOND_MS:
+            raise Invalid(f"a schedule ticks once a second at most, not every {every_ms} ms")
+        self.every_ms = every_ms
+
+    def after(self, ms: int) -> int:
+        return (ms // self.every_ms + 1) * self.every_ms
+
+    def at(self, tick_ms: int) -> datetime:
+        return _EPOCH + _ms(tick_ms)
+
+
+class Cron:
+    """The ticks of a cron expression of five fields, or six with seconds in front, in a time zone.
+
+    Raises Invalid for an expression that is none or never ticks, and for a zone that this machine does not know.
+    """
+
+    def __init__(self, expression: str, *, timezone: str = "UTC") -> None:
+        self.expression = expression
+        self._zone = _zone(timezone)
+        try:
+            first = self.after(0)
+        except CronSimError as error:
+            raise Invalid(f"{expression!r} is no cron expression: {error}") from error
+        if first is None:
+            raise Invalid(f"{expression!r} never ticks")
+
+    def after(self, ms: int) -> int | None:
+        ticks = CronSim(self.expression, self.at(ms))
+        for tick in ticks:
+            tick_ms = (tick.astimezone(UTC) - _EPOCH) // _ms(1)
+            # In the second pass of a doubled hour, cronsim names times of the first one.
+            if tick_ms > ms:
+                return tick_ms
+        return None
+
+    def at(self, tick_ms: int) -> datetime:
+        return (_EPOCH + _ms(tick_ms)).astimezone(self._zone)
+
+
+def due_ticks(schedule: Schedule, last_ms: int, now_ms: int, bound: int) -> list[int]:
+    """The ticks after ``last_ms`` and not after ``now_ms``, ascending; of more than ``bound`` only the latest.
+
+    The cost follows ``bound`` and not the time that has passed: after a long silence, nobody waits for a count of it.
+    """
+    ticks: list[int] = []
+    end_ms = now_ms
+    while len(ticks) < bound:
+        tick = _latest(schedule, last_ms, end_ms)
+        if tick is None:
+            break
+        ticks.append(tick)
+        end_ms = tick - 1
+    ticks.reverse()
+    return ticks
+
+
+def _latest(schedule: Schedule, last_ms: int, end_ms: int) -> int | None:
+    """The last tick after ``last_ms`` and not after ``end_ms``. Looks back in growing steps, then halves."""
+    step_ms, late_ms = _SECOND_MS, end_ms
+    while True:
+        early_ms = max(end_ms - step_ms, last_ms)
+        found = schedule.after(early_ms)
+        if found is not None and found <= end_ms:
+            break
+        if early_ms <= last_ms:
+            return None
+        late_ms, step_ms = early_ms, step_ms * 2
+    # `found` is a tick in time; none lies within (late_ms, end_ms]. The answer is found or between it and late_ms.
+    while found < late_ms:
+        middle_ms = (found + late_ms) // 2
+        later = schedule.after(middle_ms)
+        if later is not None and later <= end_ms:
+            found = later
+        else:
+            late_ms = middle_ms
+    return found
+
+
+def _zone(name: str) -> tzinfo:
+    # UTC itself and not the zone of that name: cronsim is faster where nothing can be skipped or doubled.
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise Invalid(f"no time zone {name!r} here: use a name as in Europe/Berlin, or pip install tzdata") from error
+
+
+def _ms(count: int) -> timedelta:
+    return timedelta(milliseconds=count)

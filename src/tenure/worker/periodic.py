@@ -1,0 +1,191 @@
+"""Jobs on a schedule, with no scheduler to lose: every worker knows the ticks, any may fire one, one append wins.
+
+A tick is fired by appending its job under ``client_id`` = ``cron:<task>`` and ``client_seq`` = the tick's time. The
+broker takes a number above the last one and refuses every other, so a fleet fires each tick once, whoever comes first,
+whatever is killed in between. Being refused is the usual case here, and tells how far the schedule has come.
+
+Clocks differ. A worker that is ahead appends early, but the job carries the tick as its ``deliver_at``, so that it is
+not handled before the broker's own clock says so. A worker that is behind comes second.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from tenure.core.records import Record
+from tenure.errors import Conflict, TenureError
+from tenure.worker.cron import Schedule, due_ticks
+from tenure.worker.metrics import Stats
+from tenure.worker.timing import Timing
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+
+__all__ = ["Periodic", "PeriodicLoop", "Scheduled", "Tick"]
+
+log = logging.getLogger("tenure.worker")
+
+LOOK_BACK_MS: Final = 6 * 24 * 3_600_000
+"""How old a missed tick may be. The broker remembers a schedule's last tick for 7 days, so within 6 it can always tell
+whether a tick was fired."""
+WAKE_MS: Final = 60_000
+"""The longest sleep: a clock that was set is noticed after this."""
+JITTER_MS: Final = 200
+"""A worker comes up to this late to a tick, so that a fleet does not knock at one moment."""
+RETRY_MS: Final = 5_000
+"""After a tick that could not be fired; the client has made its own attempts before."""
+AHEAD_MS: Final = 60_000
+"""A last tick that lies this far in the future is worth a warning."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """What a periodic handler gets: the moment it was due, as a time in the schedule's zone and in ms."""
+
+    at: datetime
+    ms: int
+
+
+class Periodic(msgspec.Struct, frozen=True):
+    """One schedule of an app. The job goes to the queue named like the task.
+
+    Of ticks that were missed while no worker ran, the latest alone is fired; with ``catch_up`` each of the latest
+    ``catch_up_max``, in order.
+    """
+
+    queue: str
+    schedule: Schedule
+    catch_up: bool = False
+    catch_up_max: int = 100
+
+    @property
+    def client_id(self) -> str:
+        return f"cron:{self.queue}"
+
+    @property
+    def bound(self) -> int:
+        """How many missed ticks are fired."""
+        return self.catch_up_max if self.catch_up else 1
+
+
+class Scheduled(Protocol):
+    """The part of an App that matters here: its schedules by queue."""
+
+    @property
+    def periodics(self) -> Mapping[str, Periodic]: ...
+
+
+class PeriodicLoop:
+    """Fires the ticks of an app's schedules, as one of many that do.
+
+    A schedule that never fired begins when the loop is made: deploying a nightly job at noon does not run last night's.
+    """
+
+    def __init__(
+        self,
+        app: Scheduled,
+        client: AsyncClient,
+        timing: Timing,
+        *,
+        stats: Stats | None = None,
+        dice: random.Random | None = None,
+    ) -> None:
+        self._periodics = tuple(app.periodics.values())
+        self._client = client
+        self._timing = timing
+        self._stats = stats or Stats()
+        self._dice = dice or random.Random()
+        self._began_ms = timing.wall_ms()
+        self._last_ms: dict[str, int] = {}
+        self._failed: set[str] = set()
+
+    async def run(self) -> None:
+        """Fire what is due until cancelled; returns at once where nothing is scheduled."""
+        while self._periodics:
+            await self.fire_due(self._timing.wall_ms())
+            await self._timing.sleep_ms(self.pause_ms(self._timing.wall_ms()))
+
+    async def fire_due(self, now_ms: int) -> int:
+        """Fire every tick that is due and not known to be fired; returns how many jobs this loop appended.
+
+        What goes wrong is logged and tried again by the next call; nothing of it is raised.
+        """
+        fired_count = 0
+        for periodic in self._periodics:
+            try:
+                fired_count += await self._fire(periodic, now_ms)
+            except TenureError as error:
+                self._note_failure(periodic, error)
+            else:
+                self._failed.discard(periodic.queue)
+        return fired_count
+
+    def pause_ms(self, now_ms: int) -> float:
+        """How long to sleep: until the next tick and a little more, but never past a minute."""
+        known = ((periodic.schedule, self._last_ms.get(periodic.queue)) for periodic in self._periodics)
+        nexts = [schedule.after(max(now_ms, last_ms)) for schedule, last_ms in known if last_ms is not None]
+        next_ms = min((tick for tick in nexts if tick is not None), default=now_ms + WAKE_MS)
+        pause_ms = min(next_ms - now_ms + self._dice.uniform(0, JITTER_MS), WAKE_MS)
+        return min(pause_ms, RETRY_MS * self._dice.uniform(0.5, 1)) if self._failed else pause_ms
+
+    async def _fire(self, periodic: Periodic, now_ms: int) -> int:
+        last_ms = self._last_ms.get(periodic.queue)
+        if last_ms is None:
+            last_ms = self._last_ms[periodic.queue] = await self._first_look(periodic, now_ms)
+        fired_count = 0
+        for tick_ms in due_ticks(periodic.schedule, max(last_ms, now_ms - LOOK_BACK_MS), now_ms, periodic.bound):
+            # A refusal may have told of later ticks than this one.
+            if tick_ms > self._last_ms[periodic.queue] and await self._append(periodic, tick_ms, now_ms):
+                fired_count += 1
+        return fired_count
+
+    async def _first_look(self, periodic: Periodic, now_ms: int) -> int:
+        """What counts as fired for a worker that has just begun. The first refusal tells it more exactly."""
+        topic = await self._client.topic(periodic.queue, touch=False)
+        if topic.head_seq == 0:
+            return min(self._began_ms, now_ms)
+        return now_ms - LOOK_BACK_MS
+
+    async def _append(self, periodic: Periodic, tick_ms: int, now_ms: int) -> bool:
+        """Append the job of one tick; False where another worker did."""
+        tick = Tick(at=periodic.schedule.at(tick_ms), ms=tick_ms)
+        record = Record(data=msgspec.json.encode(tick), deliver_at=tick_ms)
+        try:
+            await self._client.produce(
+                periodic.queue, [record], client_id=periodic.client_id, client_seq=tick_ms, create=False
+            )
+        except Conflict as conflict:
+            last_ms = _last_tick(conflict, tick_ms)
+            self._last_ms[periodic.queue] = last_ms
+            if last_ms > now_ms + AHEAD_MS:
+                _warn_of_the_future(periodic, last_ms)
+            return False
+        self._last_ms[periodic.queue] = tick_ms
+        self._stats.queue(periodic.queue).ticks += 1
+        return True
+
+    def _note_failure(self, periodic: Periodic, error: TenureError) -> None:
+        """Say it once, not at every attempt."""
+        if periodic.queue not in self._failed:
+            log.warning("a tick of %s could not be fired, it is tried again: %s", periodic.queue, error.message)
+        self._failed.add(periodic.queue)
+
+
+def _last_tick(conflict: Conflict, tick_ms: int) -> int:
+    """The last tick fired, as the broker's refusal tells it; any other conflict is raised again."""
+    last: Any = conflict.detail.get("last_client_seq")
+    if not isinstance(last, int) or last < tick_ms:
+        raise conflict
+    return last
+
+
+def _warn_of_the_future(periodic: Periodic, last_ms: int) -> None:
+    log.warning(
+        "%s has ticked until %s: the clock of some worker was ahead. It goes on after that; under another name at once",
+        *(periodic.queue, periodic.schedule.at(last_ms).isoformat()),
+    )
