@@ -1,0 +1,47 @@
+"""What the export writes: one JSON document an entry, the lifecycle rows of the broker and where in the log they arose.
+
+``batch`` and ``n`` name a row for good: the same log gives the same rows under the same names, however often the
+exporter was started anew. So a reader can tell a repeat from news even where two buffers were fed from one log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tenure.broker.lifecycle import Lifecycle
+
+__all__ = ["Exported", "decode_row", "encode_row", "gap"]
+
+
+class Exported(Lifecycle, frozen=True, omit_defaults=True, kw_only=True):
+    """A lifecycle row as it lies in the buffer. A ``gap`` names the batches whose events are missing."""
+
+    batch: int
+    n: int
+    first_batch: int | None = None
+    last_batch: int | None = None
+
+
+_encode: Final = msgspec.json.Encoder().encode
+decode_row: Final[Callable[[bytes], Exported]] = msgspec.json.Decoder(Exported).decode
+"""The row in an entry. Raises msgspec.ValidationError for any other bytes."""
+
+
+def encode_row(row: Lifecycle, *, batch: int, n: int) -> bytes:
+    """One entry of the buffer."""
+    return b'%b,"batch":%d,"n":%d}' % (_encode(row)[:-1], batch, n)
+
+
+def gap(reason: str, *, ts: int, batch: int, n: int = 0, topic: str = "", first_batch: int, last_batch: int) -> bytes:
+    """The entry that reports events which were not exported, and why.
+
+    ``trimmed``: the log was trimmed further than the exporter had come. ``history``: the log does not go through the
+    place where the export stood. ``unknown_topic``: what is left of the log does not say yet whose an event is.
+    """
+    row = Exported(
+        "gap", topic, ts, [], reason=reason, batch=batch, n=n, first_batch=first_batch, last_batch=last_batch
+    )
+    return _encode(row)
