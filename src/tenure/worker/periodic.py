@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from tenure.core.records import Record
-from tenure.errors import Conflict, TenureError
-from tenure.worker.cron import Schedule, due_ticks
+from tenure.errors import Conflict, Invalid, TenureError
+from tenure.worker.cron import Cron, Every, Schedule, due_ticks
+from tenure.worker.durations import Duration, ms_of
 from tenure.worker.metrics import Stats
 from tenure.worker.timing import Timing
 
@@ -40,6 +41,8 @@ JITTER_MS: Final = 200
 """A worker comes up to this late to a tick, so that a fleet does not knock at one moment."""
 RETRY_MS: Final = 5_000
 """After a tick that could not be fired; the client has made its own attempts before."""
+CATCH_UP_MAX: Final = 1_000
+"""The most missed ticks of one schedule that are fired at once."""
 AHEAD_MS: Final = 60_000
 """A last tick that lies this far in the future is worth a warning."""
 
@@ -62,6 +65,32 @@ class Periodic(msgspec.Struct, frozen=True):
     schedule: Schedule
     catch_up: bool = False
     catch_up_max: int = 100
+
+    @classmethod
+    def of(
+        cls,
+        queue: str,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str | None = None,
+        catch_up: bool = False,
+        catch_up_max: int = 100,
+    ) -> Periodic:
+        """A schedule as its author wrote it: ``cron`` with a ``timezone`` (UTC unless told), or ``every``.
+
+        Raises Invalid where it is neither or both, or cannot be.
+        """
+        if (cron is None) == (every is None):
+            raise Invalid(f'{queue} needs a schedule: either cron="0 3 * * *" or every="15m"', field="cron")
+        if not 1 <= catch_up_max <= CATCH_UP_MAX:
+            raise Invalid(f"catch_up_max must be from 1 to {CATCH_UP_MAX}", field="catch_up_max")
+        if cron is not None:
+            return cls(queue, Cron(cron, timezone=timezone or "UTC"), catch_up, catch_up_max)
+        if timezone is not None:
+            raise Invalid("a time zone belongs to cron: `every` counts from the epoch", field="timezone")
+        every_ms = ms_of(every, field="every", min_ms=1_000)
+        return cls(queue, Every(every_ms), catch_up, catch_up_max)
 
     @property
     def client_id(self) -> str:
