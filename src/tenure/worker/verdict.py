@@ -12,10 +12,15 @@ No verdict means that the lease simply ends: the job comes back when it expires,
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import msgspec
 
-__all__ = ["Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKind"]
+from tenure.worker.backoff import DELAY_MS_MAX, BackoffRule
+from tenure.worker.durations import Duration, ms_of
+from tenure.worker.reason import bounded, reason_of
+
+__all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKind", "is_failure", "verdict_of"]
 
 
 class AckPolicy(Enum):
@@ -49,17 +54,23 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+ACKED: Final = Verdict(VerdictKind.ACK)
+
+
 class Ack(Exception):
     """Raise it in a handler: the job is done, whatever else happened."""
 
 
 class Nack(Exception):
-    """Raise it in a handler: give the job back, to be delivered again after ``delay``."""
+    """Raise it in a handler: give the job back, to be delivered again after ``delay``, or as the queue says.
 
-    def __init__(self, reason: str = "", *, delay: object = None) -> None:
+    It never rejects, however often. With a reason it counts among the failures of the job, without one it does not.
+    """
+
+    def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.delay = delay
+        self.delay_ms = None if delay is None else ms_of(delay, field="delay", max_ms=DELAY_MS_MAX)
 
 
 class Reject(Exception):
@@ -68,3 +79,33 @@ class Reject(Exception):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def is_failure(error: BaseException | None) -> bool:
+    """Whether a handler failed, rather than returned or set its verdict."""
+    return error is not None and not isinstance(error, Ack | Nack | Reject)
+
+
+def verdict_of(
+    error: BaseException | None, policy: AckPolicy, *, seq: int, failures: int, retries: int, backoff: BackoffRule
+) -> Verdict | None:
+    """Return what the broker is told, from what the handler raised: the table above, and nothing else.
+
+    ``failures`` counts this one too; more of them than ``retries`` reject the job.
+    """
+    if policy is AckPolicy.ACK_FIRST:
+        return None
+    match error:
+        case Ack():
+            return ACKED
+        case Nack():
+            return Verdict(VerdictKind.NACK, error.delay_ms, bounded(error.reason) or None)
+        case Reject():
+            return Verdict(VerdictKind.REJECT, None, bounded(error.reason) or "rejected by its handler")
+    if policy is AckPolicy.MANUAL:
+        return None
+    if error is None or policy is AckPolicy.ACK:
+        return ACKED
+    if policy is AckPolicy.REJECT_ON_ERROR or failures > retries:
+        return Verdict(VerdictKind.REJECT, None, reason_of(error))
+    return Verdict(VerdictKind.NACK, backoff.delay_ms(failures, seq=seq), reason_of(error))

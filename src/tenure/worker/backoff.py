@@ -1,0 +1,56 @@
+"""How long a failed job waits before it is tried again. The broker's own rule is used, so both spread alike."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from tenure.core.backoff import FACTOR_MAX, Backoff, delay_ms
+from tenure.errors import Invalid
+from tenure.worker.durations import Duration, ms_of
+
+__all__ = ["DELAY_MS_MAX", "BackoffRule", "Exponential", "Fixed"]
+
+DELAY_MS_MAX: Final = 86_400_000
+"""How long a broker lets a nack hold a job back."""
+
+
+class BackoffRule(Protocol):
+    """What a task's ``backoff`` must be able to answer."""
+
+    def delay_ms(self, failures: int, *, seq: int) -> int:
+        """Return how long job ``seq`` waits after it failed for the ``failures``-th time, counted from 1."""
+        ...
+
+
+class Exponential:
+    """Wait ``min`` after the first failure, ``factor`` times as long after each further one, at most ``max``.
+
+    ``jitter`` spreads each wait over its upper half, so that jobs that failed together do not return together.
+    """
+
+    def __init__(self, min: Duration = "1s", max: Duration = "5m", *, factor: float = 2.0, jitter: bool = True) -> None:
+        min_ms = ms_of(min, field="backoff min", max_ms=DELAY_MS_MAX)
+        max_ms = ms_of(max, field="backoff max", min_ms=min_ms, max_ms=DELAY_MS_MAX)
+        if not 1 <= factor <= FACTOR_MAX:
+            raise Invalid(f"backoff factor must be a number from 1 to {FACTOR_MAX:g}", field="factor")
+        self._rule = Backoff(min_ms=min_ms, max_ms=max_ms, factor=float(factor), jitter=jitter)
+
+    def delay_ms(self, failures: int, *, seq: int) -> int:
+        return delay_ms(self._rule, deliveries=failures, seq=seq)
+
+    def __repr__(self) -> str:
+        rule = self._rule
+        return f"Exponential({rule.min_ms}, {rule.max_ms}, factor={rule.factor:g}, jitter={rule.jitter})"
+
+
+class Fixed:
+    """Wait the same time after every failure."""
+
+    def __init__(self, delay: Duration) -> None:
+        self._delay_ms = ms_of(delay, field="backoff delay", max_ms=DELAY_MS_MAX)
+
+    def delay_ms(self, failures: int, *, seq: int) -> int:
+        return self._delay_ms
+
+    def __repr__(self) -> str:
+        return f"Fixed({self._delay_ms})"

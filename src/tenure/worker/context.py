@@ -1,0 +1,183 @@
+"""What a handler may ask and do about its job, on the loop and in threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, MutableMapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tenure.errors import LeaseLost
+from tenure.worker.backoff import DELAY_MS_MAX
+from tenure.worker.durations import Duration, ms_of
+from tenure.worker.job import HeldJob
+from tenure.worker.reason import bounded
+from tenure.worker.timing import Timing
+from tenure.worker.verdict import ACKED, Verdict, VerdictKind
+
+__all__ = ["BlockingContext", "Context", "Hands"]
+
+_logger: Final = logging.getLogger("tenure.task")
+
+
+class Hands(Protocol):
+    """What a context reaches the broker through: the worker itself, or from a child process the pipe to it."""
+
+    timing: Timing
+
+    async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
+        """Send a verdict now; False where the lease was lost."""
+        ...
+
+    async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
+        """Set the deadline to now plus ``lease_ms``, or the task's lease; False where the lease was lost."""
+        ...
+
+    def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
+        """Block a handler's thread until the loop has the answer."""
+        ...
+
+
+class Context:
+    """One job as its handler sees it. ``check()``, ``lost`` and the fields may be used in any thread.
+
+    The methods that talk to the broker are awaited; a handler that cannot await has the same ones in ``blocking``.
+    """
+
+    __slots__ = ("_hands", "_logger", "job")
+
+    def __init__(self, job: HeldJob, hands: Hands) -> None:
+        self.job = job
+        self._hands = hands
+        self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+
+    @property
+    def queue(self) -> str:
+        return self.job.topic
+
+    @property
+    def seq(self) -> int:
+        return self.job.seq
+
+    @property
+    def tag(self) -> str | None:
+        return self.job.tag
+
+    @property
+    def ts_ms(self) -> int:
+        """When the job was put, in milliseconds since the epoch."""
+        return self.job.ts
+
+    @property
+    def deliveries(self) -> int:
+        """How often the job was handed out, this time included; crashes and drains count too."""
+        return self.job.deliveries
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1: another name for ``deliveries``, for log lines and idempotency keys."""
+        return self.job.deliveries
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the producer said about the job besides its payload; read anew at each call."""
+        return {} if self.job.meta is None else _decode_meta(self.job.meta)
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else may hold the job by now: stop working on it."""
+        return self.job.lost or (not self.job.settled and self._hands.timing.now_ms() > self.job.deadline_ms)
+
+    @property
+    def remaining_ms(self) -> int:
+        """How long the lease still runs; a heartbeat renews it by itself while the handler runs."""
+        return max(0, self.job.deadline_ms - self._hands.timing.now_ms())
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that puts the queue, the seq and the attempt on every line."""
+        if self._logger is None:
+            self._logger = _JobLogger(_logger, self._fields())
+        return self._logger
+
+    @property
+    def blocking(self) -> BlockingContext:
+        """``ack``, ``nack``, ``reject`` and ``extend`` for handlers that run in a thread or a process."""
+        return BlockingContext(self, self._hands)
+
+    def check(self) -> None:
+        """Raise LeaseLost where the lease is gone; call it before each step that others would see."""
+        if self.lost:
+            raise LeaseLost(f"the lease on job {self.seq} of {self.queue!r} is gone: stop working on it", seq=self.seq)
+
+    async def ack(self) -> bool:
+        """Complete the job now; False where the lease was lost. What the handler does then is not undone by it."""
+        return await self._settle(ACKED)
+
+    async def nack(self, reason: str = "", *, delay: Duration | None = None) -> bool:
+        """Give the job back now, to be delivered again after ``delay``; False where the lease was lost."""
+        delay_ms = None if delay is None else ms_of(delay, field="delay", max_ms=DELAY_MS_MAX)
+        return await self._settle(Verdict(VerdictKind.NACK, delay_ms, bounded(reason) or None))
+
+    async def reject(self, reason: str = "") -> bool:
+        """Dead-letter the job now; False where the lease was lost."""
+        return await self._settle(Verdict(VerdictKind.REJECT, None, bounded(reason) or "rejected by its handler"))
+
+    async def extend(self, lease: Duration | None = None) -> None:
+        """Set the deadline to now plus ``lease``, or the task's own lease. Raises LeaseLost.
+
+        Heartbeats do this by themselves; ask for it where the loop will be blocked for longer than the lease.
+        """
+        lease_ms = None if lease is None else ms_of(lease, field="lease", min_ms=1)
+        if self.job.lost or not await self._hands.extend(self.job, lease_ms):
+            self.job.lost = True
+            self.check()
+
+    async def _settle(self, verdict: Verdict) -> bool:
+        """The first verdict counts; a second one is answered False, as the broker would."""
+        if self.job.settled or self.job.lost:
+            return False
+        self.job.settled = True
+        return await self._hands.settle(self.job, verdict)
+
+    def _fields(self) -> dict[str, object]:
+        return {"queue": self.queue, "seq": self.seq, "attempt": self.attempt}
+
+
+class BlockingContext:
+    """The same as in Context, for code that cannot await; on the loop itself it would wait for itself, and refuses."""
+
+    __slots__ = ("_ctx", "_hands")
+
+    def __init__(self, ctx: Context, hands: Hands) -> None:
+        self._ctx = ctx
+        self._hands = hands
+
+    def ack(self) -> bool:
+        return self._hands.wait(self._ctx.ack())
+
+    def nack(self, reason: str = "", *, delay: Duration | None = None) -> bool:
+        return self._hands.wait(self._ctx.nack(reason, delay=delay))
+
+    def reject(self, reason: str = "") -> bool:
+        return self._hands.wait(self._ctx.reject(reason))
+
+    def extend(self, lease: Duration | None = None) -> None:
+        self._hands.wait(self._extended(lease))
+
+    async def _extended(self, lease: Duration | None) -> bool:
+        await self._ctx.extend(lease)
+        return True
+
+
+class _JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Puts the fields into each record and in front of its message."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        fields = self.extra or {}
+        kwargs["extra"] = {**fields, **kwargs.get("extra", {})}
+        return f"{fields['queue']}/{fields['seq']}#{fields['attempt']} {msg}", kwargs
+
+
+_decode_meta: Final = msgspec.json.Decoder(dict[str, Any]).decode

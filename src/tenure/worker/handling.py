@@ -1,0 +1,189 @@
+"""One job from its payload to a verdict: the only path there is, for workers and for tests alike.
+
+    decode ─► (ACK_FIRST: settle) ─► middlewares ─► executor, within the time limit ─► what was raised ─► verdict
+
+Most jobs are async, quick and return. For these, nothing is made here but a Context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tenure.errors import Invalid, NotFound, TenureError
+from tenure.worker.context import Context
+from tenure.worker.job import HeldJob
+from tenure.worker.middleware import Middleware, around_handler
+from tenure.worker.payload import Misfit
+from tenure.worker.task import Task
+from tenure.worker.timing import Timing
+from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+
+__all__ = ["Executor", "Handling", "Settle"]
+
+Settle = Callable[[HeldJob, Verdict], Awaitable[bool]]
+"""Tell the broker now; True once it has taken the verdict, False where the lease was lost."""
+
+
+class Executor(Protocol):
+    """Where handlers run."""
+
+    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+        """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what still runs and give threads and processes back."""
+        ...
+
+
+class Handling:
+    """What happens to each job of one task. It is the `Hands` of its jobs' contexts."""
+
+    def __init__(
+        self,
+        task: Task[Any],
+        *,
+        client: AsyncClient,
+        timing: Timing,
+        executor: Executor,
+        settle: Settle,
+        middlewares: Sequence[Middleware] = (),
+    ) -> None:
+        self.task = task
+        self.timing = timing
+        self.settle: Settle = settle
+        self._client = client
+        self._run = executor.run
+        self._decode = task.decode
+        self._middlewares = tuple(middlewares)
+        self._options = task.options
+        self._loop = asyncio.get_running_loop()
+        self._is_plain = not middlewares and task.options.time_limit_ms is None
+        self._acks_first = task.options.policy is AckPolicy.ACK_FIRST
+        self._returned = None if task.options.policy is AckPolicy.MANUAL else ACKED
+
+    async def handle(self, job: HeldJob) -> Verdict | None:
+        """Run the handler of one job and return what the broker is to be told; None for nothing.
+
+        Raises nothing of the handler's. Cancelling it cancels the handler, and no verdict comes of that.
+        """
+        ctx = Context(job, self)
+        try:
+            payload = self._decode(job.data)
+        except Misfit as misfit:
+            return self._told(ctx, self._unfit(misfit, ctx))
+        if self._acks_first and not await ctx.ack():
+            return None
+        try:
+            await (self._run(self.task, payload, ctx) if self._is_plain else self._guarded(payload, ctx))
+        except asyncio.CancelledError:
+            if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                raise
+            return self._told(ctx, None)  # the handler cancelled itself: the lease simply ends
+        except (Exception, SystemExit) as error:
+            return self._told(ctx, await self._after(error, ctx))
+        if self._is_plain:
+            return self._returned if not (job.settled or job.lost) else None
+        return self._told(ctx, await self._after(None, ctx))
+
+    # What a Context reaches the broker through
+
+    async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
+        lease_ms = lease_ms or self._options.lease_ms
+        asked_ms = self.timing.now_ms()
+        extended = await self._client.extend(
+            job.topic, [job.seq], node=job.node, lease_ids=[job.lease_id], lease_ms=lease_ms
+        )
+        if extended.skipped:
+            return False
+        job.deadline_ms = max(job.deadline_ms, asked_ms + lease_ms)
+        return True
+
+    def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                answer.close()
+                raise Invalid("ctx.blocking is for threads: on the loop, await the same method of ctx")
+        except RuntimeError:  # no loop runs in this thread, as it should be
+            pass
+        return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
+
+    # Around the handler
+
+    async def _guarded(self, payload: Any, ctx: Context) -> None:
+        """The handler within its time limit, within the middlewares."""
+
+        async def innermost() -> None:
+            limit_ms = self._options.time_limit_ms
+            if limit_ms is None:
+                await self._run(self.task, payload, ctx)
+            else:
+                await self._limited(self._run(self.task, payload, ctx), limit_ms)
+
+        await around_handler(self._middlewares, ctx, innermost)()
+
+    async def _limited(self, running: Coroutine[Any, Any, object], limit_ms: int) -> None:
+        """Await ``running``, or stop it and raise TimeoutError once ``limit_ms`` have passed on our clock."""
+        work = asyncio.ensure_future(running)
+        alarm = asyncio.ensure_future(self.timing.sleep_ms(limit_ms))
+        try:
+            await asyncio.wait((work, alarm), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise TimeoutError(f"ran longer than its time limit of {limit_ms} ms")
+            work.result()
+        finally:
+            alarm.cancel()
+            work.cancel()
+            await asyncio.wait((work, alarm))
+            if not work.cancelled():
+                work.exception()  # looked at, so that nobody warns of it
+
+    # What becomes of the job
+
+    async def _after(self, error: BaseException | None, ctx: Context) -> Verdict | None:
+        """The verdict on what the handler did; none where one was given already, or would be fenced."""
+        job, options = ctx.job, self._options
+        failed = is_failure(error)
+        if failed:
+            ctx.logger.warning("failed: %r", error, exc_info=error)
+        if job.settled or ctx.lost:
+            return None
+        failures = await self._failures(job) if failed and options.policy is AckPolicy.NACK_ON_ERROR else 0
+        if failures is None:
+            return None
+        return verdict_of(
+            error, options.policy, seq=job.seq, failures=failures, retries=options.retries, backoff=options.backoff
+        )
+
+    async def _failures(self, job: HeldJob) -> int | None:
+        """How often the job has failed by now, None where it is gone.
+
+        Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the
+        retries, nobody is asked. Of deliveries that the broker no longer remembers, each counts as a failure, or a job
+        with many retries would never be done failing. Where the broker cannot be asked, the job is given back rather
+        than rejected by guess: its queue's ``max_deliveries`` still ends it.
+        """
+        if job.deliveries <= self._options.retries:
+            return job.deliveries
+        try:
+            history = (await self._client.job(job.topic, job.seq)).history
+        except NotFound:
+            return None
+        except TenureError:
+            return self._options.retries
+        failed = sum(delivery.end == "nack" and bool(delivery.reason) for delivery in history)
+        return failed + max(0, job.deliveries - 1 - len(history)) + 1
+
+    def _unfit(self, misfit: Misfit, ctx: Context) -> Verdict:
+        ctx.logger.warning("rejected unseen: %s", misfit)
+        return Verdict(VerdictKind.REJECT, None, str(misfit))
+
+    def _told(self, ctx: Context, verdict: Verdict | None) -> Verdict | None:
+        for middleware in self._middlewares:
+            middleware.verdict(ctx, verdict)
+        return verdict

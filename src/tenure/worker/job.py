@@ -1,0 +1,28 @@
+"""A job in our hands: what was delivered, until when it is ours, and whether it still is."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["HeldJob"]
+
+
+class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
+    """One delivery. The heartbeat moves ``deadline_ms`` and sets ``lost``; whoever answers the broker sets ``settled``.
+
+    ``deadline_ms`` is on the runtime's `Timing.now_ms`, never on the wall, and is counted from before the request that
+    won it, so that ours always ends first. Two deliveries of one seq are two objects and never equal.
+    """
+
+    topic: str
+    seq: int
+    lease_id: str
+    node: str
+    data: bytes
+    meta: bytes | None = None
+    tag: str | None = None
+    ts: int = 0
+    deliveries: int = 1
+    deadline_ms: int = 0
+    lost: bool = False
+    settled: bool = False

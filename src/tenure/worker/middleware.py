@@ -1,0 +1,80 @@
+"""Small classes around a handler and around a put. Each hook does its part and calls the next one.
+
+The first middleware of an app is the outermost. A hook that raises instead of calling on decides the outcome: around a
+handler as if the handler had raised it, around a put towards the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tenure.worker.context import Context
+from tenure.worker.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tenure.worker.task import Task
+
+__all__ = ["CallNext", "Middleware", "Outgoing", "Put", "PutNext", "around_handler", "around_put"]
+
+
+class Outgoing(msgspec.Struct, kw_only=True):
+    """One record on its way out; ``data`` is JSON, ``meta`` may be filled by hooks."""
+
+    data: bytes
+    tag: str | None = None
+    meta: dict[str, Any] | None = None
+    delay_ms: int = 0
+    deliver_at: int | None = None
+    unique_key: str | None = None
+
+
+class Put(msgspec.Struct, kw_only=True):
+    """One call of ``put`` or ``put_many``: its records are appended together or not at all."""
+
+    task: Task[Any]
+    queue: str
+    records: list[Outgoing]
+
+
+CallNext = Callable[[], Awaitable[None]]
+PutNext = Callable[[Put], Awaitable[list[int]]]
+
+
+class Middleware:
+    """Override what you need. Hooks of one middleware may run for many jobs at once."""
+
+    async def handle(self, ctx: Context, call_next: CallNext) -> None:
+        """Runs around the handler; ``call_next`` raises what the handler raised, Ack, Nack and Reject included."""
+        await call_next()
+
+    async def put(self, put: Put, call_next: PutNext) -> list[int]:
+        """Runs around a put and returns its seqs. ``Task.blocking`` runs it too, so it must not wait for anything."""
+        return await call_next(put)
+
+    def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
+        """Told what the broker will hear; None where it hears nothing, or has heard it already."""
+
+
+def around_handler(middlewares: Sequence[Middleware], ctx: Context, innermost: CallNext) -> CallNext:
+    """Return ``innermost`` with every handle hook around it."""
+    for middleware in reversed(middlewares):
+        innermost = _handle_step(middleware, ctx, innermost)
+    return innermost
+
+
+def _handle_step(middleware: Middleware, ctx: Context, call_next: CallNext) -> CallNext:
+    return lambda: middleware.handle(ctx, call_next)
+
+
+def around_put(middlewares: Sequence[Middleware], innermost: PutNext) -> PutNext:
+    """Return ``innermost`` with every put hook around it."""
+    for middleware in reversed(middlewares):
+        innermost = _put_step(middleware, innermost)
+    return innermost
+
+
+def _put_step(middleware: Middleware, call_next: PutNext) -> PutNext:
+    return lambda put: middleware.put(put, call_next)

@@ -1,0 +1,174 @@
+"""Every knob of a task: how it is written, what it defaults to, and what is checked when the task is declared."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal, TypedDict, TypeVar, get_args
+
+import msgspec
+
+from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
+from tenure.core.names import check_topic_name, shown
+from tenure.errors import Invalid
+from tenure.worker.backoff import BackoffRule, Exponential
+from tenure.worker.durations import Duration, Rate, ms_of, rate_of
+from tenure.worker.verdict import AckPolicy
+
+__all__ = ["HELD_MAX", "Durability", "Run", "TaskKnobs", "TaskOptions"]
+
+Run = Literal["auto", "loop", "thread", "process"]
+Durability = Literal["memory", "disk", "fsync"]
+
+HELD_MAX: Final = 1_000
+"""Jobs that one task may hold, running and prefetched: what one claim may give."""
+RETRIES_MAX: Final = 1_000_000
+WEIGHT_MAX: Final = 1_000
+_DELIVERIES_MIN: Final = 5
+_LOOP_CONCURRENCY: Final = 100
+_THREAD_CONCURRENCY: Final = 10
+_UNSET: Final = object()
+
+_L = TypeVar("_L", bound=str)
+
+
+class TaskKnobs(TypedDict, total=False):
+    """What ``@app.task(queue, …)`` takes. Durations are ``"30s"``, a timedelta or milliseconds."""
+
+    retries: int
+    backoff: BackoffRule
+    lease: Duration
+    concurrency: int
+    prefetch: int
+    rate: str
+    time_limit: Duration | None
+    policy: AckPolicy
+    weight: int
+    run: Run
+    max_deliveries: int | None
+    dead_letter: str | None
+    durability: Durability
+    push: bool
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs of one task, checked, in milliseconds. ``said`` names those that its author wrote down."""
+
+    queue: str
+    retries: int = 3
+    backoff: BackoffRule = Exponential()
+    lease_ms: int = 30_000
+    concurrency: int = _LOOP_CONCURRENCY
+    prefetch: int = _LOOP_CONCURRENCY
+    rate: Rate | None = None
+    time_limit_ms: int | None = None
+    policy: AckPolicy = AckPolicy.NACK_ON_ERROR
+    weight: int = 1
+    run: Literal["loop", "thread", "process"] = "loop"
+    max_deliveries: int = _DELIVERIES_MIN
+    dead_letter: str | None = None
+    durability: Durability = "fsync"
+    push: bool = True
+    said: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, queue: str, knobs: TaskKnobs, *, is_async: bool) -> TaskOptions:
+        """Check the knobs of a handler for ``queue``. Raises Invalid, naming the knob."""
+        unknown = set(knobs) - set(TaskKnobs.__annotations__)
+        if unknown:
+            raise Invalid(f"unknown task option: {', '.join(sorted(unknown))}", field=min(unknown))
+        queue = check_topic_name(queue)
+        run = _run(knobs.get("run", "auto"), is_async=is_async)
+        retries = _whole(knobs.get("retries", 3), "retries", 0, RETRIES_MAX)
+        concurrency = _whole(knobs.get("concurrency", _default_concurrency(run)), "concurrency", 1, HELD_MAX)
+        spare = HELD_MAX - concurrency
+        time_limit = knobs.get("time_limit")
+        return cls(
+            queue=queue,
+            retries=retries,
+            backoff=_backoff(knobs.get("backoff", Exponential())),
+            lease_ms=ms_of(knobs.get("lease", 30_000), field="lease", min_ms=LEASE_MS_MIN, max_ms=LEASE_MS_MAX),
+            concurrency=concurrency,
+            prefetch=_whole(knobs.get("prefetch", min(concurrency, spare)), "prefetch", 0, spare),
+            rate=rate_of(knobs["rate"]) if "rate" in knobs else None,
+            time_limit_ms=None if time_limit is None else ms_of(time_limit, field="time_limit", min_ms=1),
+            policy=_policy(knobs.get("policy", AckPolicy.NACK_ON_ERROR)),
+            weight=_whole(knobs.get("weight", 1), "weight", 1, WEIGHT_MAX),
+            run=run,
+            max_deliveries=_deliveries(knobs.get("max_deliveries"), retries),
+            dead_letter=_dead_letter(knobs.get("dead_letter", _UNSET), queue),
+            durability=_choice(knobs.get("durability", "fsync"), "durability", get_args(Durability)),
+            push=knobs.get("push", True),
+            said=frozenset(knobs),
+        )
+
+    def queue_config(self) -> dict[str, object]:
+        """The config that the task's queue is created with."""
+        return {
+            "type": "queue",
+            "durability": self.durability,
+            "lease_ms": self.lease_ms,
+            "max_deliveries": self.max_deliveries,
+            "dead_letter": self.dead_letter,
+        }
+
+
+def _run(run: str, *, is_async: bool) -> Literal["loop", "thread", "process"]:
+    """A function that blocks must not run on the loop, and one that awaits has nothing to await with in a thread."""
+    match _choice(run, "run", get_args(Run)):
+        case "auto":
+            return "loop" if is_async else "thread"
+        case "loop" if not is_async:
+            raise Invalid('run="loop" needs an async function: a blocking one would stop every other job', field="run")
+        case "thread" if is_async:
+            raise Invalid('run="thread" needs a plain function: an async one runs on the loop', field="run")
+        case "thread" | "process" | "loop" as where:
+            return where
+        case other:
+            raise AssertionError(other)
+
+
+def _default_concurrency(run: str) -> int:
+    if run == "process":
+        return os.cpu_count() or 1
+    return _LOOP_CONCURRENCY if run == "loop" else _THREAD_CONCURRENCY
+
+
+def _whole(value: object, field: str, at_least: int, at_most: int) -> int:
+    if type(value) is int and at_least <= value <= at_most:
+        return value
+    raise Invalid(f"{field} must be a whole number from {at_least} to {at_most}; got {shown(value)}", field=field)
+
+
+def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
+    for option in options:
+        if value == option:
+            return option
+    raise Invalid(f"{field} must be one of {', '.join(options)}; got {shown(value)}", field=field)
+
+
+def _backoff(value: object) -> BackoffRule:
+    if callable(getattr(value, "delay_ms", None)):
+        return value  # type: ignore[return-value]
+    raise Invalid(f"backoff must be Exponential(…), Fixed(…) or have a delay_ms; got {shown(value)}", field="backoff")
+
+
+def _policy(value: object) -> AckPolicy:
+    if isinstance(value, AckPolicy):
+        return value
+    raise Invalid(f"policy must be an AckPolicy; got {shown(value)}", field="policy")
+
+
+def _deliveries(value: int | None, retries: int) -> int:
+    """Two deliveries above the retries: a crash or two must not use up what failures were promised."""
+    if value is None:
+        return max(_DELIVERIES_MIN, retries + 2)
+    return _whole(value, "max_deliveries", 0, RETRIES_MAX)
+
+
+def _dead_letter(value: object, queue: str) -> str | None:
+    if value is None:
+        return None
+    name = f"{queue}.dead" if value is _UNSET else value
+    if name == queue:
+        raise Invalid("dead_letter must be another topic than the queue itself", field="dead_letter")
+    return check_topic_name(name)

@@ -1,0 +1,165 @@
+"""JSON to and from what a handler takes: Structs, dataclasses, TypedDicts, pydantic models, plain types. Never pickle.
+
+The type is the annotation of the handler's first argument. msgspec reads and checks in one pass; a pydantic model is
+read by pydantic, also where it lies within another type. Fields that a type does not know are left aside, unless the
+type says otherwise, so that producers may be newer than workers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from tenure.errors import Invalid
+from tenure.worker.reason import bounded
+
+__all__ = ["Misfit", "Shape", "decoder_for", "encode", "shape_of"]
+
+_SHOWN_BYTES_MAX: Final = 600
+_ERRORS_SHOWN_MAX: Final = 5
+
+
+class Misfit(Exception):
+    """The payload is not what the handler takes; the message says what is wrong with it, and where."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What a handler takes: how many arguments, and the type of the first (Any where it says none)."""
+
+    arity: int
+    payload: Any
+    is_async: bool
+
+
+def shape_of(handler: Callable[..., Any], names: dict[str, Any] | None = None) -> Shape:
+    """Return the shape of ``()``, ``(payload)`` or ``(payload, ctx)``; anything else is Invalid.
+
+    ``names`` are those around the function, for annotations that name what is not global.
+    """
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        raise Invalid(f"a task must be a function; got {handler!r}") from None
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if len(parameters) > 2 or any(parameter.kind not in plain for parameter in parameters):
+        raise Invalid(f"{_name(handler)} must take (), (payload) or (payload, ctx)")
+    payload = _annotation(handler, parameters[0], names) if parameters else None
+    called = handler if inspect.isroutine(handler) else type(handler).__call__
+    return Shape(len(parameters), payload, inspect.iscoroutinefunction(called))
+
+
+def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names: dict[str, Any] | None) -> Any:
+    """The type that one parameter names; only that one is looked up, as others may exist for type checkers only."""
+    if parameter.annotation is parameter.empty:
+        return Any
+    holder = type("Holder", (), {"__annotations__": {"payload": parameter.annotation}})
+    known = getattr(inspect.unwrap(handler), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, known, names, include_extras=True)["payload"]
+    except NameError as error:
+        raise Invalid(
+            f"the payload of {_name(handler)} is annotated {parameter.annotation!r}, and {error}: import it at run time,"
+            " not only for type checkers"
+        ) from None
+
+
+def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]:
+    """Return a function from JSON to ``payload`` that raises Misfit; Invalid where no JSON could ever be one."""
+    validate = _pydantic(payload)
+    if validate is None:
+        validate = _msgspec_decoder(payload, of)
+
+    def decode(data: bytes) -> Any:
+        try:
+            return validate(data)
+        except Exception as error:  # of msgspec, of pydantic, and whatever a type's own checks raise
+            raise Misfit(_misfit(error)) from error
+
+    return decode
+
+
+def encode(value: Any) -> bytes:
+    """Return ``value`` as JSON; Invalid where it has no JSON form."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(f"the payload cannot be written as JSON: {error}") from error
+
+
+def _pydantic(payload: Any) -> Callable[[bytes], Any] | None:
+    """How pydantic reads its models and its dataclasses; found without importing it."""
+    validator = getattr(payload, "__pydantic_validator__", None) if isinstance(payload, type) else None
+    return validator.validate_json if validator is not None else None
+
+
+def _msgspec_decoder(payload: Any, of: str) -> Callable[[bytes], Any]:
+    try:
+        _check(msgspec.inspect.type_info(payload), of)
+        return msgspec.json.Decoder(payload, dec_hook=_within).decode
+    except TypeError as error:
+        raise Invalid(f"the payload of {of} cannot come from JSON: {error}") from error
+
+
+def _check(info: Any, of: str) -> None:
+    """Find what neither msgspec nor pydantic can read when the task is declared, not when the first job comes."""
+    seen: list[Any] = [info]
+    known: set[type] = set()
+    while seen:
+        info = seen.pop()
+        if isinstance(info, msgspec.inspect.CustomType) and _pydantic(info.cls) is None:
+            raise Invalid(
+                f"the payload of {of} cannot come from JSON: {info.cls.__name__} is no Struct, dataclass, TypedDict,"
+                " pydantic model or plain type"
+            )
+        cls = getattr(info, "cls", None)
+        if cls is not None:
+            if cls in known:
+                continue
+            known.add(cls)
+        for name in getattr(info, "__struct_fields__", ()):
+            value = getattr(info, name)
+            seen += value if isinstance(value, tuple) else [value] if isinstance(value, _INFO) else []
+
+
+_INFO: Final = (msgspec.inspect.Type, msgspec.inspect.Field)
+
+
+def _within(wanted: type, value: Any) -> Any:
+    validator = getattr(wanted, "__pydantic_validator__", None)
+    if validator is None:
+        raise NotImplementedError
+    return validator.validate_python(value)
+
+
+def _encode_other(value: Any) -> Any:
+    """A pydantic model as msgspec sees it: JSON that pydantic wrote."""
+    serializer = getattr(value, "__pydantic_serializer__", None)
+    if serializer is None:
+        raise TypeError(f"objects of type {type(value).__name__} are not supported")
+    return msgspec.Raw(serializer.to_json(value))
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
+
+
+def _misfit(error: Exception) -> str:
+    """One line: msgspec's own, or of each of pydantic's errors where it lies and what it says."""
+    if isinstance(error, RecursionError):
+        text = "nested too deeply"
+    elif callable(errors := getattr(error, "errors", None)):
+        text = "; ".join(f"{_path(e['loc'])}: {e['msg']}" for e in errors(include_url=False)[:_ERRORS_SHOWN_MAX])
+    else:
+        text = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return bounded(f"payload does not fit: {' '.join(text.split())}", _SHOWN_BYTES_MAX)
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, location)) or "$"
+
+
+def _name(handler: Callable[..., Any]) -> str:
+    return getattr(handler, "__qualname__", repr(handler))

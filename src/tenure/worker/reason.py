@@ -1,0 +1,58 @@
+"""Why a job failed, in one line that fits into the log: the error's type, what it said, and where in the user's code."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from types import TracebackType
+from typing import Final
+
+__all__ = ["REASON_BYTES_MAX", "bounded", "reason_of"]
+
+REASON_BYTES_MAX: Final = 1_024
+"""What a broker takes with a nack."""
+_CUT: Final = "…"
+_HERE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+# An environment may lie within the user's own directory, so libraries are told by where they are installed.
+_LIBRARIES: Final = tuple(
+    {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+def bounded(text: str, bytes_max: int = REASON_BYTES_MAX) -> str:
+    """Return ``text`` cut to ``bytes_max`` bytes of UTF-8, whole characters only; what has no UTF-8 form is escaped."""
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) <= bytes_max:
+        return raw.decode()
+    return raw[: bytes_max - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+
+
+def reason_of(error: BaseException) -> str:
+    """Return ``ValueError: no such address (mail.py:17 in send)``, at most 1 KiB; a long message is cut, not the place."""
+    place = _place(error.__traceback__)
+    head = type(error).__name__
+    said = _said(error)
+    said = f"{head}: {said}" if said else head
+    return bounded(said, REASON_BYTES_MAX - len(place.encode("utf-8", "backslashreplace"))) + bounded(place)
+
+
+def _said(error: BaseException) -> str:
+    """An error whose own ``str`` fails must not take the worker with it."""
+    try:
+        return str(error)
+    except Exception:
+        return "<no message: its __str__ failed>"
+
+
+def _place(traceback: TracebackType | None) -> str:
+    """The innermost frame in the user's code, or else the innermost outside of Tenure."""
+    users = outside = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith(_HERE):
+            name = os.path.basename(code.co_filename)[-80:]
+            outside = f" ({name}:{traceback.tb_lineno} in {code.co_name[:80]})"
+            if not code.co_filename.startswith(_LIBRARIES):
+                users = outside
+        traceback = traceback.tb_next
+    return users or outside

@@ -1,0 +1,106 @@
+"""How puts reach the broker: single ones gathered by a producer per queue, the others in a request of their own.
+
+The first put of a queue goes alone and carries the declared config, which counts only where it creates the queue; so a
+put needs no round trip to see whether the queue is there, and no right beyond writing where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tenure.client.client import AsyncClient, Client
+from tenure.client.replies import Produced
+from tenure.core.records import Record
+from tenure.errors import Invalid, NotFound
+from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
+
+if TYPE_CHECKING:
+    from tenure.client.producer import AsyncProducer
+
+__all__ = ["AsyncSending", "BlockingSending"]
+
+
+class AsyncSending:
+    """Puts on an event loop, through one client."""
+
+    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+        self.client = client
+        self.loop = loop
+        self._producers: dict[str, AsyncProducer] = {}
+
+    async def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
+        """Append the records of ``put`` through the put hooks, and return their seqs once they are durable."""
+        return await (around_put(middlewares, self._append)(put) if middlewares else self._append(put))
+
+    async def close(self) -> None:
+        """Send what is pending, then close the client."""
+        producers, self._producers = self._producers, {}
+        for producer in producers.values():
+            await producer.close()
+        await self.client.close()
+
+    async def _append(self, put: Put) -> list[int]:
+        producer = self._producers.get(put.queue)
+        if producer is not None and len(put.records) == 1 and put.records[0].unique_key is None:
+            try:
+                return [await producer.put(_record(put.records[0]))]
+            except NotFound:
+                pass  # somebody deleted the queue: declare it again
+        produced = await self.client.produce(
+            put.queue, [_record(record) for record in put.records], config=put.task.options.queue_config()
+        )
+        if producer is None:
+            self._producers.setdefault(put.queue, self.client.producer(put.queue, create=False))
+        return _seqs(produced, put)
+
+
+class BlockingSending:
+    """Puts of threads, through one blocking client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
+        """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
+        if not middlewares:
+            return self._append(put)
+        return _run_now(self._hooked(put, middlewares))
+
+    async def _hooked(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
+        async def append(put: Put) -> list[int]:
+            return self._append(put)
+
+        return await around_put(middlewares, append)(put)
+
+    def _append(self, put: Put) -> list[int]:
+        records = [_record(record) for record in put.records]
+        return _seqs(self.client.produce(put.queue, records, config=put.task.options.queue_config()), put)
+
+
+def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
+    try:
+        hooked.send(None)
+    except StopIteration as done:
+        seqs: list[int] = done.value
+        return seqs
+    hooked.close()
+    raise Invalid("a middleware's put hook waited for something: with task.blocking it must not")
+
+
+def _record(outgoing: Outgoing) -> Record:
+    return Record(
+        data=outgoing.data,
+        tag=outgoing.tag,
+        meta=None if outgoing.meta is None else msgspec.json.encode(outgoing.meta),
+        delay_ms=outgoing.delay_ms,
+        deliver_at=outgoing.deliver_at,
+        unique_key=outgoing.unique_key,
+    )
+
+
+def _seqs(produced: Produced, put: Put) -> list[int]:
+    return list(produced.seqs)

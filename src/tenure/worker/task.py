@@ -1,0 +1,160 @@
+"""`Task`: a decorated function. Calling it calls the function; ``put`` leaves the call to a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from tenure.errors import Invalid
+from tenure.worker.durations import Duration, ms_of
+from tenure.worker.middleware import Outgoing, Put
+from tenure.worker.options import TaskKnobs, TaskOptions
+from tenure.worker.payload import decoder_for, encode, shape_of
+
+if TYPE_CHECKING:
+    from tenure.worker.app import App
+    from tenure.worker.context import Context
+
+__all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+A = ParamSpec("A")
+
+
+class PutManyOptions(TypedDict, total=False):
+    """How jobs are put: not before ``delay`` has passed or ``at`` has come, with a ``tag`` and ``meta``."""
+
+    delay: Duration
+    at: datetime
+    tag: str
+    meta: dict[str, Any]
+
+
+class PutOptions(PutManyOptions, total=False):
+    """As for many, and ``unique``: while a job with this key lives in the queue, putting it again answers that job."""
+
+    unique: str
+
+
+class Task(Generic[T]):
+    """A function that handles the jobs of one queue, with a payload of type ``T``."""
+
+    def __init__(
+        self,
+        app: App,
+        queue: str,
+        handler: Callable[..., Any],
+        knobs: TaskKnobs,
+        *,
+        names: dict[str, Any] | None = None,
+    ) -> None:
+        shape = shape_of(handler, names)
+        update_wrapper(self, handler)
+        self.app = app
+        self.handler = handler
+        self.options = TaskOptions.of(queue, knobs, is_async=shape.is_async)
+        self.payload_type = shape.payload
+        self.is_async = shape.is_async
+        self.decode = decoder_for(shape.payload, of=f"task {queue!r}")
+        self.invoke = _invoker(handler, shape.arity)
+        """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
+
+    @property
+    def queue(self) -> str:
+        return self.options.queue
+
+    @property
+    def blocking(self) -> BlockingPuts[T]:
+        """``put`` and ``put_many`` for code without an event loop."""
+        return BlockingPuts(self)
+
+    @overload
+    async def put(self: Task[None], data: None = None, **how: Unpack[PutOptions]) -> int: ...
+
+    @overload
+    async def put(self, data: T, **how: Unpack[PutOptions]) -> int: ...
+
+    async def put(self, data: Any = None, **how: Unpack[PutOptions]) -> int:
+        """Put one job and return its seq once it is durable. A queue that is not there yet is created as declared.
+
+        Raises Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        """
+        return (await self.app.send(self._put([data], how)))[0]
+
+    async def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
+        """Put jobs in one append, all or none, and return their seqs. What ``how`` says counts for each of them."""
+        records = self._put(items, how)
+        return await self.app.send(records) if records.records else []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.queue!r} {getattr(self.handler, '__qualname__', self.handler)}>"
+
+    def _put(self, items: Iterable[Any], how: PutOptions | PutManyOptions) -> Put:
+        fields = _fields(how)
+        records = [Outgoing(data=encode(item), **fields) for item in items]
+        return Put(task=self, queue=self.queue, records=records)
+
+
+class TaskOf(Task[T], Generic[T, A, R]):
+    """A Task that type checkers know the call of; what ``@app.task`` gives."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: A.args, **kwargs: A.kwargs) -> R: ...
+
+
+class BlockingPuts(Generic[T]):
+    """The puts of a task through a blocking client, which the app makes on first use."""
+
+    def __init__(self, task: Task[T]) -> None:
+        self._task = task
+
+    @overload
+    def put(self: BlockingPuts[None], data: None = None, **how: Unpack[PutOptions]) -> int: ...
+
+    @overload
+    def put(self, data: T, **how: Unpack[PutOptions]) -> int: ...
+
+    def put(self, data: Any = None, **how: Unpack[PutOptions]) -> int:
+        """As `Task.put`; blocks."""
+        return self._task.app.send_blocking(self._task._put([data], how))[0]
+
+    def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
+        """As `Task.put_many`; blocks."""
+        put = self._task._put(items, how)
+        return self._task.app.send_blocking(put) if put.records else []
+
+
+def _invoker(handler: Callable[..., Any], arity: int) -> Callable[[Any, Context], Any]:
+    if arity == 2:
+        return handler
+    if arity == 1:
+        return lambda payload, ctx: handler(payload)
+    return lambda payload, ctx: handler()
+
+
+def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
+    unknown = set(how) - PutOptions.__optional_keys__
+    if unknown:
+        raise Invalid(f"unknown option of a put: {', '.join(sorted(unknown))}", field=min(unknown))
+    if "delay" in how and "at" in how:
+        raise Invalid("give a delay or a time, not both", field="at")
+    return {
+        "tag": how.get("tag"),
+        "meta": how.get("meta"),
+        "delay_ms": ms_of(how.get("delay", 0), field="delay"),
+        "deliver_at": _wall_ms(how["at"]) if "at" in how else None,
+        "unique_key": how.get("unique"),
+    }
+
+
+def _wall_ms(at: datetime) -> int:
+    if at.tzinfo is None:
+        raise Invalid("at must say its time zone: datetime(…, tzinfo=UTC)", field="at")
+    return max(0, int(at.timestamp() * 1000))
