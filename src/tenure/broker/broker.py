@@ -30,6 +30,7 @@ from tenure.broker.replies import (
     TopicInfo,
 )
 from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.tailing import Pin, mark_time
 from tenure.broker.upkeep import Upkeep
 from tenure.broker.waiting import Asked, Reading, Waiting
 from tenure.clock import Clock, SystemClock
@@ -57,6 +58,7 @@ class Broker:
         self._state = engine.state
         self._pump = Pump(engine, asyncio.get_running_loop())
         self._upkeep = Upkeep(engine, self._pump.committer, disk)
+        self._marked = 0
 
     @classmethod
     async def open(
@@ -328,6 +330,20 @@ class Broker:
         if topic is not None:
             self._state.topic(topic)
         return self._pump.subscribe(topic)
+
+    # For a reader of the log in another process
+
+    def pin(self, batch: int | None, *, bytes_max: int = 0) -> None:
+        """Keep the log from ``batch`` on while that takes no more than ``bytes_max`` beyond what is kept anyway; None
+        lets go.
+        """
+        self._engine.pin = None if batch is None else Pin(batch, bytes_max)
+
+    def mark_time(self) -> None:
+        """Note the time in the log where a lease has run out since the last mark and nothing in the log may say so."""
+        self._pump.check_open()
+        self._marked = mark_time(self._engine, self._marked)
+        self._pump.settle()
 
     # Topics and routers
 

@@ -15,6 +15,7 @@ import msgspec
 from tenure.broker.answer import Gate
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
+from tenure.broker.tailing import Pin
 from tenure.clock import Clock
 from tenure.core.events import (
     KIND_OF,
@@ -63,6 +64,7 @@ class Engine:
         self.metrics = Metrics()
         self.reader = Reader(log, settings.frame_cache_bytes)
         self.gate: Gate | None = None
+        self.pin: Pin | None = None
         self.listeners: list[Listener] = []
         self.touched: set[Topic] = set()
         self.stalled: dict[str, set[str]] = {}

@@ -37,9 +37,16 @@ def trim_due(engine: Engine) -> bool:
         return False
     total = _log_bytes(engine)
     slack = engine.settings.spare_segments * engine.settings.segment_bytes
-    if total > 2 * engine.state.live_bytes + slack and engine.dropped_bytes + total >= 2 * engine.rewritten_bytes:
+    excess = total - 2 * engine.state.live_bytes - slack
+    if excess > 0 and engine.dropped_bytes + total >= 2 * engine.rewritten_bytes and not _is_pinned(engine, excess):
         return True
     return engine.log.crowded and _is_spent(engine, segments[0].number)
+
+
+def _is_pinned(engine: Engine, excess: int) -> bool:
+    """Whether a reader in another process has yet to read the oldest segment, and may still ask that it stays."""
+    pin = engine.pin
+    return pin is not None and engine.log.segments()[1].first_batch > pin.batch and excess <= pin.bytes_max
 
 
 def _log_bytes(engine: Engine) -> int:

@@ -5,7 +5,7 @@ out. So the log is folded here once more, and each event is looked at right befo
 the log decides which rows come, so a second pass over the same batches gives the same rows.
 
 A lease that ran out is told as soon as the log shows a later time: with the next event on its queue, and for all queues
-whenever log time enters another second.
+whenever log time enters another second or the broker notes the time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tenure.core.events import (
     Acked,
     Appended,
     Claimed,
+    ClockSet,
     DeadLettered,
     Event,
     Extended,
@@ -93,7 +94,7 @@ class Follower:
         state, rows = self.state, list[bytes]()
         for kind, topic_id, location, body in item.frames:
             event = decode(kind, body)
-            self._pass_time(event.at, topic_id)
+            self._pass_time(event, topic_id)
             if state.ended:
                 self._tell_expired(item.batch, rows)
             row = translate(state, event)
@@ -106,10 +107,10 @@ class Follower:
                 self._tell_unknown(event, topic_id, item.batch, rows)
         return Step(item.position, rows)
 
-    def _pass_time(self, at: int, topic_id: int) -> None:
+    def _pass_time(self, event: Event, topic_id: int) -> None:
         """Let time reach an event before it is looked at, as the broker did before it decided on it."""
-        state = self.state
-        if at // _SWEEP_MS > state.log_ms // _SWEEP_MS:
+        state, at = self.state, event.at
+        if at // _SWEEP_MS > state.log_ms // _SWEEP_MS or isinstance(event, ClockSet):
             for _, topic in sorted(state.by_id.items()):
                 state.pass_time(topic, at)
         elif topic_id in state.by_id:
