@@ -91,7 +91,7 @@ class App:
             self._add(task)
             return task
 
-        return decorate  # type: ignore[return-value]
+        return decorate
 
     def periodic(
         self,
@@ -123,7 +123,7 @@ class App:
             self._periodics[queue] = schedule
             return task
 
-        return decorate  # type: ignore[return-value]
+        return decorate
 
     @property
     def client(self) -> AsyncClient:
@@ -140,7 +140,7 @@ class App:
         return AsyncClient(self.url, key=self._key, node=self._node, settings=self._settings, tls=self._tls)
 
     async def declare(self, *queues: str) -> None:
-        """Create what is missing of the queues of these tasks, or of all; see `declare.declare` for those that exist."""
+        """Create what is missing of the queues of these tasks, or of all; `declare.declare` says what else changes."""
         for queue in queues or tuple(self._tasks):
             await declare(self.client, self._tasks[queue].options)
 

@@ -56,7 +56,7 @@ class Handling:
     ) -> None:
         self.task = task
         self.timing = timing
-        self.settle: Settle = settle
+        self._settle = settle
         self._client = client
         self._run = executor.run
         self._decode = task.decode
@@ -92,6 +92,9 @@ class Handling:
         return self._told(ctx, await self._after(None, ctx))
 
     # What a Context reaches the broker through
+
+    async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
+        return await self._settle(job, verdict)
 
     async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
         lease_ms = lease_ms or self._options.lease_ms

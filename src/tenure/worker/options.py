@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal, TypedDict, TypeVar, get_args
+from typing import Final, Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -14,9 +14,10 @@ from tenure.worker.backoff import BackoffRule, Exponential
 from tenure.worker.durations import Duration, Rate, ms_of, rate_of
 from tenure.worker.verdict import AckPolicy
 
-__all__ = ["HELD_MAX", "Durability", "Run", "TaskKnobs", "TaskOptions"]
+__all__ = ["HELD_MAX", "Durability", "Place", "Run", "TaskKnobs", "TaskOptions"]
 
 Run = Literal["auto", "loop", "thread", "process"]
+Place = Literal["loop", "thread", "process"]
 Durability = Literal["memory", "disk", "fsync"]
 
 HELD_MAX: Final = 1_000
@@ -27,6 +28,8 @@ _DELIVERIES_MIN: Final = 5
 _LOOP_CONCURRENCY: Final = 100
 _THREAD_CONCURRENCY: Final = 10
 _UNSET: Final = object()
+_PLACES: Final[tuple[Place, ...]] = ("loop", "thread", "process")
+_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync")
 
 _L = TypeVar("_L", bound=str)
 
@@ -63,7 +66,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_ms: int | None = None
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR
     weight: int = 1
-    run: Literal["loop", "thread", "process"] = "loop"
+    run: Place = "loop"
     max_deliveries: int = _DELIVERIES_MIN
     dead_letter: str | None = None
     durability: Durability = "fsync"
@@ -96,7 +99,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             run=run,
             max_deliveries=_deliveries(knobs.get("max_deliveries"), retries),
             dead_letter=_dead_letter(knobs.get("dead_letter", _UNSET), queue),
-            durability=_choice(knobs.get("durability", "fsync"), "durability", get_args(Durability)),
+            durability=_choice(knobs.get("durability", "fsync"), "durability", _DURABILITIES),
             push=knobs.get("push", True),
             said=frozenset(knobs),
         )
@@ -112,19 +115,16 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _run(run: str, *, is_async: bool) -> Literal["loop", "thread", "process"]:
+def _run(run: str, *, is_async: bool) -> Place:
     """A function that blocks must not run on the loop, and one that awaits has nothing to await with in a thread."""
-    match _choice(run, "run", get_args(Run)):
-        case "auto":
-            return "loop" if is_async else "thread"
-        case "loop" if not is_async:
-            raise Invalid('run="loop" needs an async function: a blocking one would stop every other job', field="run")
-        case "thread" if is_async:
-            raise Invalid('run="thread" needs a plain function: an async one runs on the loop', field="run")
-        case "thread" | "process" | "loop" as where:
-            return where
-        case other:
-            raise AssertionError(other)
+    if run == "auto":
+        return "loop" if is_async else "thread"
+    where = _choice(run, "run", _PLACES)
+    if where == "loop" and not is_async:
+        raise Invalid('run="loop" needs an async function: a blocking one would stop every other job', field="run")
+    if where == "thread" and is_async:
+        raise Invalid('run="thread" needs a plain function: an async one runs on the loop', field="run")
+    return where
 
 
 def _default_concurrency(run: str) -> int:
@@ -143,7 +143,7 @@ def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
     for option in options:
         if value == option:
             return option
-    raise Invalid(f"{field} must be one of {', '.join(options)}; got {shown(value)}", field=field)
+    raise Invalid(f"{field} must be one of {', '.join(map(repr, options))}; got {shown(value)}", field=field)
 
 
 def _backoff(value: object) -> BackoffRule:

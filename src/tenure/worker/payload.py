@@ -62,8 +62,8 @@ def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names
         return typing.get_type_hints(holder, known, names, include_extras=True)["payload"]
     except NameError as error:
         raise Invalid(
-            f"the payload of {_name(handler)} is annotated {parameter.annotation!r}, and {error}: import it at run time,"
-            " not only for type checkers"
+            f"the payload of {_name(handler)} is annotated {parameter.annotation!r}, and {error}:"
+            " import it at run time, not only for type checkers"
         ) from None
 
 

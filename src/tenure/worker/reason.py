@@ -1,4 +1,4 @@
-"""Why a job failed, in one line that fits into the log: the error's type, what it said, and where in the user's code."""
+"""Why a job failed, in one line that fits into the log: the error's type, its message, and where in the user's code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bounded(text: str, bytes_max: int = REASON_BYTES_MAX) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return ``ValueError: no such address (mail.py:17 in send)``, at most 1 KiB; a long message is cut, not the place."""
+    """Return ``ValueError: no such address (mail.py:17 in send)``, at most 1 KiB; what is cut is the message."""
     place = _place(error.__traceback__)
     head = type(error).__name__
     said = _said(error)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.client.client import AsyncClient, Client
-from tenure.client.replies import Produced
 from tenure.core.records import Record
 from tenure.errors import Invalid, NotFound
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
@@ -55,7 +54,7 @@ class AsyncSending:
         )
         if producer is None:
             self._producers.setdefault(put.queue, self.client.producer(put.queue, create=False))
-        return _seqs(produced, put)
+        return list(produced.seqs)
 
 
 class BlockingSending:
@@ -78,7 +77,7 @@ class BlockingSending:
 
     def _append(self, put: Put) -> list[int]:
         records = [_record(record) for record in put.records]
-        return _seqs(self.client.produce(put.queue, records, config=put.task.options.queue_config()), put)
+        return list(self.client.produce(put.queue, records, config=put.task.options.queue_config()).seqs)
 
 
 def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
@@ -100,7 +99,3 @@ def _record(outgoing: Outgoing) -> Record:
         deliver_at=outgoing.deliver_at,
         unique_key=outgoing.unique_key,
     )
-
-
-def _seqs(produced: Produced, put: Put) -> list[int]:
-    return list(produced.seqs)
