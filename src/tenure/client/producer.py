@@ -1,0 +1,178 @@
+"""`AsyncProducer`: many tasks put one job each, few requests carry them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from tenure.client.gather import Batch, Gather
+from tenure.client.gather_settings import ProducerOptions, ProducerSettings
+from tenure.client.put import Given, Put
+from tenure.core.names import check_topic_name
+from tenure.errors import Closed, Indeterminate
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+
+__all__ = ["AsyncProducer"]
+
+
+class AsyncProducer:
+    """Gathers concurrent puts to one topic into few requests, and answers each caller once its record is durable.
+
+    What is put in one turn of the loop, or while a request is in flight, goes out together, in the order of the calls.
+    A put that is cancelled before its record was sent is not sent.
+    """
+
+    def __init__(self, client: AsyncClient, topic: str, **options: Unpack[ProducerOptions]) -> None:
+        self.topic = check_topic_name(topic)
+        self.settings = ProducerSettings(**options)
+        self._client = client
+        self._gather: Gather[asyncio.Future[int]] = Gather(self.settings, tell=_tell)
+        self._sender: asyncio.Task[None] | None = None
+        self._landed = asyncio.Event()
+        self._full: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def put(
+        self,
+        data: Any,
+        *,
+        tag: str | None = None,
+        meta: Any = None,
+        delay_ms: int = 0,
+        deliver_at: int | None = None,
+        unique_key: str | None = None,
+    ) -> int:
+        """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
+
+        A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
+        Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        """
+        put = self._submit((data, tag, meta, delay_ms, deliver_at, unique_key))
+        try:
+            return await put.waiter
+        except asyncio.CancelledError:
+            self._gather.give_up(put)
+            raise
+
+    async def put_many(self, items: Iterable[Any]) -> list[int]:
+        """Append records and return their seqs once all are durable. They may go in several requests.
+
+        Where some fail, the others are stored all the same, and the first error is raised once all have their outcome.
+        """
+        puts: list[Put[asyncio.Future[int]]] = []
+        try:
+            for item in items:
+                puts.append(self._submit((item, None, None, 0, None, None)))
+            if puts:
+                await asyncio.wait([put.waiter for put in puts])
+        except BaseException:
+            for put in puts:
+                self._gather.give_up(put)
+                put.waiter.cancel()
+            raise
+        for put in puts:
+            put.waiter.exception()  # looked at, all of them, also where an earlier one is raised
+        return [put.waiter.result() for put in puts]
+
+    async def flush(self) -> None:
+        """Return once everything that was put before has its outcome."""
+        number = self._gather.next_number
+        while self._gather.oldest_number < number:
+            await self._landed.wait()
+
+    async def close(self, *, deadline_ms: int | None = None) -> None:
+        """Send what is pending and take nothing more; a later put raises Closed.
+
+        After ``deadline_ms`` what was not sent fails with Closed, and what is in flight with Indeterminate.
+        """
+        self._closed = True
+        sender = self._sender
+        if sender is None:
+            return
+        seconds = None if deadline_ms is None else deadline_ms / 1000
+        done, _ = await asyncio.wait({sender}, timeout=seconds)
+        if not done:
+            self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
+            sender.cancel()
+            await asyncio.wait({sender})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Sending
+
+    def _submit(self, given: Given) -> Put[asyncio.Future[int]]:
+        if self._closed:
+            raise Closed(f"the producer of {self.topic} is closed: make another one")
+        loop = asyncio.get_running_loop()
+        put = Put(given, loop.create_future())
+        self._gather.add(put)
+        if self._sender is None:
+            self._sender = loop.create_task(self._send_all())
+        elif self._full is not None and self._gather.full and not self._full.done():
+            self._full.set_result(None)
+        return put
+
+    async def _send_all(self) -> None:
+        """Send batch after batch until nothing is pending."""
+        try:
+            if self.settings.linger_ms:
+                await self._linger()
+            while batch := self._gather.take():
+                await self._send(batch)
+                self._gather.landed()
+                self._wake_flushers()
+                # The callers just answered run before this task does, and what they put next joins the batch.
+                await asyncio.sleep(0)
+        finally:
+            self._sender = None
+            self._wake_flushers()
+
+    def _wake_flushers(self) -> None:
+        self._landed.set()
+        self._landed.clear()
+
+    async def _linger(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._full = loop.create_future()
+        if not self._gather.full:
+            await asyncio.wait({self._full}, timeout=self.settings.linger_ms / 1000)
+        self._full = None
+
+    async def _send(self, batch: Batch[asyncio.Future[int]]) -> None:
+        parts = [batch]
+        while parts:
+            part = parts.pop(0)
+            try:
+                produced = await self._client.produce(
+                    self.topic, [put.record for put in part], create=self.settings.create
+                )
+            except Exception as error:
+                parts[:0] = self._gather.refused(part, error)
+            except asyncio.CancelledError:
+                message = "the producer was closed while the record was on its way: look for it before putting it again"
+                for lost in (part, *parts):
+                    self._gather.refused(lost, Indeterminate(message))
+                self._gather.landed()
+                raise
+            else:
+                self._gather.accepted(part, produced)
+
+
+def _tell(put: Put[asyncio.Future[int]]) -> None:
+    future = put.waiter
+    if future.done():  # cancelled, and its task has not yet run
+        return
+    if put.error is None:
+        future.set_result(put.seq)
+    else:
+        future.set_exception(put.error)

@@ -1,0 +1,71 @@
+"""One put, from what its caller gave to the record that is sent."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from tenure.client.encode import json_text, record_of
+from tenure.core.records import Record
+from tenure.errors import Invalid
+
+__all__ = ["Given", "Put"]
+
+W = TypeVar("W")
+Given = tuple[Any, str | None, Any, int, int | None, str | None]
+"""data, tag, meta, delay_ms, deliver_at, unique_key."""
+
+
+class Put(Generic[W]):
+    """One put on its way. ``waiter`` is how its driver reaches the caller; ``seq`` or ``error`` is the outcome."""
+
+    __slots__ = ("alone", "cost_bytes", "error", "given", "given_up", "number", "record", "seq", "waiter")
+
+    def __init__(self, given: Given, waiter: W) -> None:
+        self.given: Given | None = given
+        self.waiter = waiter
+        self.record: bytes | Record = b""
+        self.cost_bytes = 0
+        self.alone = False
+        self.number = 0
+        self.seq = 0
+        self.error: Exception | None = None
+        self.given_up = False
+
+    def seal(self, *, record_bytes_max: int) -> int:
+        """Make the record; returns its bytes. Raises Invalid where it cannot be one, or where it is too large:
+        found here, so that it never meets its neighbours.
+        """
+        assert self.given is not None, "a put is sealed once"
+        record = _record(*self.given)
+        if type(record) is bytes:
+            size = total = len(record)
+        else:
+            assert isinstance(record, Record)
+            size = len(record.data) + len(record.meta or b"")
+            total = size + len(record.tag or "") + len(record.unique_key or "")
+            self.alone = record.unique_key is not None
+        if size > record_bytes_max:
+            message = (
+                f"a record of {size} bytes is larger than {record_bytes_max}: store it elsewhere, send its address"
+            )
+            raise Invalid(message, code="record_too_large", limit="record_bytes_max", max=record_bytes_max)
+        self.record = record
+        self.given = None
+        return total
+
+
+def _record(
+    data: Any, tag: str | None, meta: Any, delay_ms: int, deliver_at: int | None, unique_key: str | None
+) -> bytes | Record:
+    if tag is None and meta is None and not delay_ms and deliver_at is None and unique_key is None:
+        return record_of(data)
+    if isinstance(data, Record):
+        raise Invalid("a Record says everything itself: give the options to it")
+    return Record(
+        data=json_text(data),
+        tag=tag,
+        meta=None if meta is None else json_text(meta),
+        delay_ms=delay_ms,
+        deliver_at=deliver_at,
+        unique_key=unique_key,
+    )
