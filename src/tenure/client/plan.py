@@ -2,7 +2,7 @@
 
 The rules of a call (what to send, what to repeat, what an answer means) are written once. A driver carries the steps
 out, blocking or on an event loop, and sends each outcome back in: a Response for `Send`, an open stream for `Open`,
-its bytes for `Read`. A step that fails is thrown into the plan as a WireError.
+its bytes for `Read`, a lane for `Take`. A step that fails is thrown into the plan as a WireError.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tenure.client.lanes import Lanes
 from tenure.client.wire import Request
 
-__all__ = ["Open", "Plan", "Read", "Send", "Sleep", "Step"]
+__all__ = ["Open", "Plan", "Read", "Send", "Sleep", "Step", "Take"]
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
-    """Open a stream and give back its head, as an Opened."""
+    """Open a stream and give it back; its ``response`` has the status."""
 
     request: Request
 
@@ -37,11 +38,18 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     stream: Any
 
 
+class Take(msgspec.Struct, frozen=True, gc=False):
+    """Wait for a free lane and give it back; whoever got it returns it to the lanes itself."""
+
+    lanes: Lanes
+    wait_ms: int
+
+
 class Sleep(msgspec.Struct, frozen=True, gc=False):
     """Wait before going on."""
 
     seconds: float
 
 
-Step = Send | Open | Read | Sleep
+Step = Send | Open | Read | Take | Sleep
 Plan = Generator[Step, Any, T]

@@ -1,0 +1,52 @@
+"""Where a server is, and the headers that go with every request."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+
+__all__ = ["Address", "headers_of", "parse_address"]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A server's URL in parts; ``prefix`` is a path in front of /v0, without a slash at its end."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+
+    @property
+    def base(self) -> str:
+        """The URL that paths are added to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+
+
+def parse_address(url: str) -> Address:
+    """A URL in parts. Raises Invalid for what is none, and for one with a key in it: those end up in logs."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except (ValueError, AttributeError, TypeError) as error:
+        raise Invalid(f"url must be like http://127.0.0.1:4000; got {shown(url)}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise Invalid(f"url must be like http://127.0.0.1:4000; got {shown(url)}", field="url")
+    if parts.username is not None or parts.password is not None:
+        raise Invalid("url must hold no user and no password: give the key as key=", field="url")
+    default = 443 if parts.scheme == "https" else 80
+    return Address(parts.scheme, parts.hostname, port or default, parts.path.rstrip("/"))
+
+
+def headers_of(key: str | None) -> dict[str, str]:
+    """What goes with every request. Raises Invalid for a key that cannot stand in a header."""
+    headers = {"accept-encoding": "identity", "user-agent": "tenure"}
+    if key is not None:
+        if not key or not key.isascii() or not key.isprintable():
+            raise Invalid("key must be printable ASCII", field="key")
+        headers["authorization"] = f"Bearer {key}"
+    return headers

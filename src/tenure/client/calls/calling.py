@@ -1,0 +1,36 @@
+"""The step that every call shares: a request, repeated as its kind allows, and its answer as a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tenure.client.answers import decode
+from tenure.client.core import Core
+from tenure.client.encode import body_of
+from tenure.client.plan import Plan
+from tenure.client.retry import Repeat, exchange, settled
+from tenure.client.wire import Request
+
+__all__ = ["ask", "posting", "tell"]
+
+T = TypeVar("T")
+
+
+def posting(path: str, fields: Mapping[str, Any], *, method: str = "POST", wait_ms: int = 0) -> Request:
+    """A request with a body."""
+    return Request(method, path, body_of(fields), wait_ms=wait_ms)
+
+
+def ask(core: Core, path: str, decoder: msgspec.json.Decoder[T]) -> Plan[T]:
+    """Read something."""
+    answered = settled((yield from exchange(core, Request("GET", path), Repeat.READ)))
+    return decode(decoder, answered.response)
+
+
+def tell(core: Core, request: Request, decoder: msgspec.json.Decoder[T], repeat: Repeat) -> Plan[tuple[T, bool]]:
+    """Send a request; returns its reply, and whether an earlier copy of it may have arrived."""
+    answered = settled((yield from exchange(core, request, repeat)))
+    return decode(decoder, answered.response), answered.repeated

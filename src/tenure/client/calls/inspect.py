@@ -1,0 +1,56 @@
+"""Looking at a queue without touching it, and at the server itself."""
+
+from __future__ import annotations
+
+from msgspec.json import Decoder
+
+from tenure.client.calls.calling import ask
+from tenure.client.core import Core
+from tenure.client.encode import path_of, query_of
+from tenure.client.plan import Plan
+from tenure.client.replies import Health, JobInfo, JobPage, LeasePage, Ready
+from tenure.client.retry import Repeat, exchange, settled
+from tenure.client.wire import Request
+from tenure.core.values import check_whole
+
+__all__ = ["health", "job", "jobs", "leases", "metrics", "ready"]
+
+_jobs = Decoder(JobPage)
+_job = Decoder(JobInfo)
+_leases = Decoder(LeasePage)
+_health = Decoder(Health)
+_ready = Decoder(Ready)
+
+
+def jobs(
+    core: Core, topic: str, *, state: str | None = None, limit: int = 100, cursor: str | None = None
+) -> Plan[JobPage]:
+    """Jobs in one state (``ready`` by default, or in_flight, delayed, parked), ascending by seq."""
+    return (yield from ask(core, query_of(path_of(topic, "jobs"), state=state, limit=limit, cursor=cursor), _jobs))
+
+
+def job(core: Core, topic: str, seq: int) -> Plan[JobInfo]:
+    """One job: its record, where it stands, and how its last deliveries ended. Raises NotFound once it is done."""
+    return (yield from ask(core, path_of(topic, "jobs", str(check_whole(seq, "seq"))), _job))
+
+
+def leases(core: Core, topic: str, *, limit: int = 100, cursor: str | None = None) -> Plan[LeasePage]:
+    """Live leases: who holds what, since when and until when."""
+    return (yield from ask(core, query_of(path_of(topic, "leases"), limit=limit, cursor=cursor), _leases))
+
+
+def health(core: Core) -> Plan[Health]:
+    """Whether the process answers."""
+    return (yield from ask(core, "/v0/health", _health))
+
+
+def ready(core: Core) -> Plan[Ready]:
+    """Whether requests are served. Raises Closed while the log is replayed or the server drains."""
+    return (yield from ask(core, "/v0/ready", _ready))
+
+
+def metrics(core: Core) -> Plan[str]:
+    """The server's numbers as Prometheus text."""
+    request = Request("GET", "/v0/metrics", headers={"accept": "text/plain"})
+    answered = settled((yield from exchange(core, request, Repeat.READ)))
+    return answered.response.body.decode()

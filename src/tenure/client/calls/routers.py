@@ -1,0 +1,86 @@
+"""Routers: put, look, list, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.json import Decoder
+
+from tenure.client.calls.calling import ask, posting, tell
+from tenure.client.core import Core
+from tenure.client.encode import query_of
+from tenure.client.plan import Plan
+from tenure.client.replies import RouterInfo, RouterPage
+from tenure.client.retry import Repeat
+from tenure.client.wire import Request
+from tenure.core.names import check_router_name, check_topic_name
+from tenure.errors import Invalid
+
+__all__ = ["delete_router", "put_router", "router", "routers"]
+
+
+class _Deleted(msgspec.Struct):
+    deleted: bool
+
+
+_router = Decoder(RouterInfo)
+_page = Decoder(RouterPage)
+_deleted = Decoder(_Deleted)
+
+
+def _path(name: str) -> str:
+    return "/v0/routers/" + check_router_name(name).replace(">", "%3E")
+
+
+def put_router(
+    core: Core,
+    name: str,
+    *,
+    source: str,
+    dest: str,
+    preserve_node: bool = True,
+    preserve_tag: bool = True,
+    create_dest: bool = True,
+    filter: str | Sequence[str] | None = None,
+    allow_cycle: bool = False,
+) -> Plan[RouterInfo]:
+    """Create or replace a router: what is appended to ``source`` is copied to ``dest``."""
+    if check_topic_name(source) == check_topic_name(dest):
+        raise Invalid("source and dest must be two topics")
+    fields = {
+        "source": source,
+        "dest": dest,
+        "preserve_node": preserve_node,
+        "preserve_tag": preserve_tag,
+        "create_dest": create_dest,
+        "filter": filter,
+        "allow_cycle": allow_cycle,
+    }
+    put, _ = yield from tell(core, posting(_path(name), fields, method="PUT"), _router, Repeat.SAFE)
+    return put
+
+
+def router(core: Core, name: str) -> Plan[RouterInfo]:
+    """One router, as it stands now."""
+    return (yield from ask(core, _path(name), _router))
+
+
+def routers(
+    core: Core,
+    *,
+    prefix: str = "",
+    source: str | None = None,
+    dest: str | None = None,
+    page_size: int = 1000,
+    cursor: str | None = None,
+) -> Plan[RouterPage]:
+    """Routers by name, those that the key may see at both ends."""
+    path = query_of("/v0/routers", prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=cursor)
+    return (yield from ask(core, path, _page))
+
+
+def delete_router(core: Core, name: str) -> Plan[bool]:
+    """Remove a router; returns whether there was one. Never repeated after a lost answer."""
+    said, _ = yield from tell(core, Request("DELETE", _path(name)), _deleted, Repeat.NEVER)
+    return said.deleted

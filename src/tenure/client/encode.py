@@ -1,0 +1,119 @@
+"""From values to request bodies. JSON text that the caller already has is kept byte for byte.
+
+A `tenure.Record` or bytes is JSON text; it is checked to be exactly one JSON value, because it is spliced into the body
+as it is. Anything else is encoded: what msgspec knows (Structs, dataclasses, dicts, dates, UUIDs) and pydantic models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from tenure.core.names import check_tag, check_topic_name, shown
+from tenure.core.records import Record
+from tenure.core.values import check_seqs
+from tenure.errors import Invalid
+
+__all__ = ["JsonText", "body_of", "json_text", "path_of", "query_of", "record_of", "records_text", "seqs_of"]
+
+SEQS_MAX = 1_000
+JsonText = bytes
+_encode = msgspec.json.Encoder().encode
+_look = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def json_text(value: Any) -> JsonText:
+    """A value as JSON text. Raises Invalid where it has no such form."""
+    if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
+        return _checked(bytes(value))
+    dump = getattr(type(value), "model_dump_json", None)
+    try:
+        return dump(value).encode() if dump is not None else _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(f"this value cannot be written as JSON: {error}") from error
+
+
+def _checked(text: bytes) -> bytes:
+    try:
+        _look(text)
+    except msgspec.DecodeError:  # half a surrogate pair, which JSON allows, or truly none
+        try:
+            json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise Invalid(f"bytes must be one JSON value: {error}; got {shown(text)}") from None
+    return text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def record_of(value: Any) -> bytes | Record:
+    """One record of a produce: JSON text, with what else was said about it."""
+    return value if isinstance(value, Record) else json_text(value)
+
+
+def records_text(records: Iterable[Any]) -> bytes:
+    """The ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
+    if isinstance(records, (str, bytes, bytearray, Mapping, Record)):
+        raise Invalid("records must be a list of records; got one alone: put it in a list")
+    texts = [_record_text(record) if isinstance(record, Record) else _plain(record) for record in records]
+    if not texts:
+        raise Invalid("records must hold at least one record")
+    return b"[%b]" % b",".join(texts)
+
+
+def _plain(value: Any) -> bytes:
+    return b'{"data":%b}' % json_text(value)
+
+
+def _record_text(record: Record) -> bytes:
+    fields: dict[str, Any] = {}
+    if record.tag is not None:
+        fields["tag"] = check_tag(record.tag)
+    if record.node is not None:
+        fields["node"] = record.node
+    if record.delay_ms:
+        fields["delay_ms"] = record.delay_ms
+    if record.deliver_at is not None:
+        fields["deliver_at"] = record.deliver_at
+    if record.unique_key is not None:
+        fields["unique_key"] = record.unique_key
+    more = b"" if record.meta is None else b',"meta":%b' % _checked(record.meta)
+    if fields:
+        more += b"," + _encode(fields)[1:-1]
+    return b'{"data":%b%b}' % (_checked(record.data), more)
+
+
+def body_of(fields: Mapping[str, Any]) -> bytes:
+    """A body from values of ours; None stands for what was left out."""
+    try:
+        return _encode({name: value for name, value in fields.items() if value is not None})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"this cannot be sent: {error}") from error
+
+
+def path_of(topic: str, *more: str) -> str:
+    """The path of a topic, or of something below it. Raises Invalid for a name that is none."""
+    return "/".join(("/v0/topics", check_topic_name(topic), *more))
+
+
+def query_of(path: str, **fields: str | int | bool | None) -> str:
+    """A path with its query; None stands for what was left out."""
+    given = [
+        f"{name}={quote(str(value).lower() if isinstance(value, bool) else str(value), safe='')}"
+        for name, value in fields.items()
+        if value is not None
+    ]
+    return f"{path}?{'&'.join(given)}" if given else path
+
+
+def seqs_of(seqs: Iterable[int]) -> list[int]:
+    """Seqs as they are sent. Raises Invalid."""
+    listed = list(seqs)
+    check_seqs(listed, count_max=SEQS_MAX, limit="seqs_max")
+    return listed

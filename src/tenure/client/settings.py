@@ -1,0 +1,57 @@
+"""Every limit and time of a client, in one place, with its unit in its name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+
+__all__ = ["ClientSettings"]
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client waits, repeats and bounds what it holds. Raises Invalid where a number cannot be meant."""
+
+    connections_max: int = 32
+    """Connections for calls; also how many produces run at once, because each holds a lane."""
+    streams_max: int = 64
+    """Connections for work, watch and event streams, beside the others."""
+    connect_ms: int = 5_000
+    """How long making a connection may take."""
+    acquire_ms: int = 30_000
+    """How long a call may wait for a free connection or lane before it is Overloaded (``busy``)."""
+    answer_ms: int = 30_000
+    """How long an answer may take, on top of the ``wait_ms`` that the call itself asks for."""
+    idle_ms: int = 15_000
+    """How long an unused connection is kept; shorter than the server keeps it, so that none is found dead."""
+    stream_idle_ms: int = 60_000
+    """How long a stream may be silent before it counts as broken; the server sends a heartbeat every 15 s."""
+    response_bytes_max: int = 256 << 20
+    """The largest answer that is read."""
+    frame_bytes_max: int = 16 << 20
+    """The largest event of a stream."""
+    attempts_max: int = 8
+    """How often one call is sent at most."""
+    retry_for_ms: int = 30_000
+    """How long after its first attempt a call may be sent again."""
+    backoff_min_ms: int = 50
+    backoff_max_ms: int = 5_000
+    """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
+    retry_after_max_ms: int = 30_000
+    """A ``Retry-After`` is kept, plus up to as much again by chance; a longer one than this is cut."""
+    reconnect_min_ms: int = 100
+    reconnect_max_ms: int = 10_000
+    """As the back-off, for streams that resume by themselves."""
+    reconnect_for_ms: int = 0
+    """How long a stream that resumes tries to come back before it raises; 0 is for ever."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if type(value) is not int or value < least:
+                raise Invalid(f"{name} must be a whole number, {least} or more; got {shown(value)}", field=name)
+
+
+_MAY_BE_ZERO = frozenset({"reconnect_for_ms", "retry_for_ms", "backoff_min_ms", "reconnect_min_ms"})

@@ -1,0 +1,85 @@
+"""Server-sent events: chunks of bytes to frames.
+
+A frame is cut out with two searches and no line is looked at twice, because a work stream carries a job in each. What
+came half is kept for the next chunk, up to a limit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tenure.client.wire import WireError
+
+__all__ = ["Frame", "FrameReader"]
+
+_END: Final = b"\n\n"
+_DATA: Final = b"\ndata: "
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One event: what it is, what it says, and the id to come back with ("" where it has none)."""
+
+    event: bytes
+    data: bytes
+    id: str = ""
+
+
+class FrameReader:
+    """Cuts frames out of chunks. Comments, which are the heartbeats, are dropped."""
+
+    __slots__ = ("_bytes_max", "_rest")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._bytes_max = frame_bytes_max
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that are whole now. Raises WireError where one grows beyond the limit."""
+        return [frame for piece in self._pieces(chunk) if (frame := _frame(piece)) is not None]
+
+    def feed_data(self, chunk: bytes, event: bytes) -> tuple[list[bytes], list[Frame]]:
+        """The data of the frames of one kind, and the other frames: for streams that carry little else."""
+        opening = b"event: " + event + _DATA
+        datas: list[bytes] = []
+        others: list[Frame] = []
+        for piece in self._pieces(chunk):
+            at = piece.find(opening)
+            start = at + len(opening)
+            if at >= 0 and (at == 0 or piece[at - 1] == 10) and piece.find(b"\n", start) < 0:
+                datas.append(piece[start:])
+            elif (frame := _frame(piece)) is not None:
+                if frame.event == event:
+                    datas.append(frame.data)
+                else:
+                    others.append(frame)
+        return datas, others
+
+    def _pieces(self, chunk: bytes) -> list[bytes]:
+        text = self._rest + chunk if self._rest else chunk
+        if b"\r" in text:  # not ours: something in between writes lines its own way
+            held = b"\r" if text.endswith(b"\r") else b""
+            text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        else:
+            held = b""
+        pieces = text.split(_END)
+        self._rest = pieces.pop() + held
+        if len(self._rest) > self._bytes_max:
+            raise WireError(f"an event is longer than {self._bytes_max} bytes", sent=True)
+        return pieces
+
+
+def _frame(piece: bytes) -> Frame | None:
+    """A frame from its lines, or None where they say nothing to us."""
+    event, data, frame_id = b"message", list[bytes](), ""
+    for line in piece.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value
+        elif name == b"id":
+            frame_id = value.decode("utf-8", "replace")
+    return Frame(event, b"\n".join(data), frame_id) if data else None
