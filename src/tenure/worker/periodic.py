@@ -185,7 +185,7 @@ class PeriodicLoop:
         tick = Tick(at=periodic.schedule.at(tick_ms), ms=tick_ms)
         record = Record(data=msgspec.json.encode(tick), deliver_at=tick_ms)
         try:
-            await self._client.produce(
+            produced = await self._client.produce(
                 periodic.queue, [record], client_id=periodic.client_id, client_seq=tick_ms, create=False
             )
         except Conflict as conflict:
@@ -195,6 +195,8 @@ class PeriodicLoop:
                 _warn_of_the_future(periodic, last_ms)
             return False
         self._last_ms[periodic.queue] = tick_ms
+        if produced.deduped:  # after a lost answer: a copy of this append, or another worker's
+            return False
         self._stats.queue(periodic.queue).ticks += 1
         return True
 
