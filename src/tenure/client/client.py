@@ -80,6 +80,7 @@ class AsyncClient:
     ack = Awaiting(_queues.ack)
     nack = Awaiting(_queues.nack)
     extend = Awaiting(_queues.extend)
+    detach = Awaiting(_queues.detach)
     redrive = Awaiting(_queues.redrive)
     jobs = Awaiting(_inspect.jobs)
     job = Awaiting(_inspect.job)
@@ -91,7 +92,9 @@ class AsyncClient:
     def work(
         self, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
     ) -> AsyncFeed[list[Job]]:
-        """Jobs pushed as they come, in lists; at most ``max_count`` are held at once. It does not reconnect."""
+        """Jobs pushed as they come, in lists; an empty one is a heartbeat. At most ``max_count`` are held at once, and
+        given back when it ends, unless `detach` came before. It does not reconnect.
+        """
         return AsyncFeed(self._wire, Work(self._core, topic, node=node, max_count=max_count, lease_ms=lease_ms))
 
 

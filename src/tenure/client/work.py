@@ -22,7 +22,7 @@ _jobs = msgspec.json.Decoder(list[Job]).decode
 
 
 class Work:
-    """Gives the jobs of each chunk as a list. It does not reconnect: whoever holds jobs must know that the line broke,
+    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there. It does not reconnect: whoever holds jobs must know that the line broke,
     because the server may have given them to others.
 
     Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
@@ -50,16 +50,15 @@ class Work:
                 raise Overloaded(why, code="unreachable") from error
 
     def next(self) -> Plan[list[Job] | None]:
-        """The jobs that came next; None where the server ended the stream."""
+        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream."""
         yield from self.open()
         try:
-            while chunk := (yield Read(self.stream)):
+            if chunk := (yield Read(self.stream)):
                 datas, others = self._frames.feed_data(chunk, b"job")
                 for frame in others:
                     if frame.event == b"error":
                         raise error_in(frame)
-                if datas:
-                    return self._decode(datas)
+                return self._decode(datas) if datas else []
         except WireError as error:
             raise Overloaded(f"the stream broke: {error.message}", code="disconnected") from error
         return None

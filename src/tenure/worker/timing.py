@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["SystemTiming", "Timing"]
+__all__ = ["SystemTiming", "Timing", "within"]
+
+T = TypeVar("T")
 
 
 class Timing(Protocol):
@@ -36,3 +39,17 @@ class SystemTiming:
 
     async def sleep_ms(self, ms: float) -> None:
         await asyncio.sleep(ms / 1000)
+
+
+async def within(timing: Timing, ms: float, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` returns; cancelled and TimeoutError once ``ms`` have passed without it."""
+    task = asyncio.ensure_future(work)
+    sleeper = asyncio.ensure_future(timing.sleep_ms(ms))
+    try:
+        await asyncio.wait((task, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError(f"no answer within {ms:.0f} ms")
+        return await task
+    finally:
+        sleeper.cancel()
+        task.cancel()

@@ -10,15 +10,16 @@ from msgspec.json import Decoder
 
 from tenure.client.calls.calling import posting, tell
 from tenure.client.core import Core
-from tenure.client.encode import path_of, seqs_of
+from tenure.client.encode import path_of, query_of, seqs_of
 from tenure.client.plan import Plan
 from tenure.client.replies import Claimed, Extended, Redriven, Settled
 from tenure.client.retry import Repeat
+from tenure.client.wire import Request
 from tenure.core.names import check_key, check_topic_name
 from tenure.core.values import check_whole
 from tenure.errors import Invalid
 
-__all__ = ["ack", "claim", "extend", "nack", "redrive"]
+__all__ = ["ack", "claim", "detach", "extend", "nack", "redrive"]
 
 
 class _Counted(msgspec.Struct):
@@ -30,8 +31,13 @@ class _Counted(msgspec.Struct):
     in_flight: int = 0
 
 
+class _Detached(msgspec.Struct):
+    streams: int = 0
+
+
 _claimed = Decoder(Claimed)
 _counted = Decoder(_Counted)
+_detached = Decoder(_Detached)
 _extended = Decoder(Extended)
 _redriven = Decoder(Redriven)
 
@@ -145,6 +151,16 @@ def extend(
     request = posting(path_of(topic, "extend"), whose | {"lease_ms": lease_ms})
     extended, repeated = yield from tell(core, request, _extended, Repeat.SAFE)
     return msgspec.structs.replace(extended, repeated=True) if repeated else extended
+
+
+def detach(core: Core, topic: str, *, node: str | None = None) -> Plan[int]:
+    """End a node's work streams and leave their jobs leased to it; returns how many ended.
+
+    So a worker stops taking and still finishes what it has.
+    """
+    request = Request("DELETE", query_of(path_of(topic, "work"), node=core.node_or(node)))
+    detached, _ = yield from tell(core, request, _detached, Repeat.SAFE)
+    return detached.streams
 
 
 def redrive(

@@ -1,0 +1,162 @@
+"""Keeps alive what is held, running or prefetched, and tells what was lost.
+
+A job is extended once a third of its lease has passed, together with all others that are about as far: few requests,
+however many jobs. It is lost when the broker skips it, or when our own clock passes its deadline before an extend was
+answered; whichever comes first, nobody else can have it before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from tenure.client.client import AsyncClient
+from tenure.errors import NotFound, TenureError
+from tenure.worker.job import HeldJob
+from tenure.worker.metrics import QueueStats
+from tenure.worker.settings import WorkerSettings
+from tenure.worker.timing import Timing, within
+
+__all__ = ["Heartbeat"]
+
+log = logging.getLogger("tenure.worker")
+
+
+class Heartbeat:
+    """The jobs that one task holds. ``on_lost`` is told of each one that is not ours any more."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queue: str,
+        *,
+        lease_ms: int,
+        timing: Timing,
+        settings: WorkerSettings,
+        stats: QueueStats,
+        on_lost: Callable[[HeldJob], None],
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._lease_ms = lease_ms
+        self._timing = timing
+        self._settings = settings
+        self._stats = stats
+        self._on_lost = on_lost
+        self._held: dict[int, HeldJob] = {}
+        self._arrival = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # Holding
+
+    def take(self, jobs: Iterable[HeldJob]) -> None:
+        """Hold jobs from now on. One that was held already came again because its first lease is gone."""
+        for job in jobs:
+            before = self._held.pop(job.seq, None)
+            if before is not None:
+                self._lose(before)
+            self._held[job.seq] = job
+        self._arrival.set()
+
+    def drop(self, job: HeldJob) -> None:
+        """Hold a job no longer: it was settled, or given up."""
+        if self._held.get(job.seq) is job:
+            del self._held[job.seq]
+
+    def _lose(self, job: HeldJob) -> None:
+        """One that is being settled is left to the answer of that, which knows more."""
+        job.deadline_ms = 0
+        if not job.settled:
+            job.lost = True
+            self._stats.leases_lost += 1
+            self._on_lost(job)
+
+    # Beating
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._beat())
+            group.create_task(self._watch_deadlines())
+
+    async def _beat(self) -> None:
+        """Extend whatever a third of its lease has passed for. A try that fails is made again sooner."""
+        third_ms = self._lease_ms // 3
+        while True:
+            await self._sleep_until(await self._first_deadline() - 2 * third_ms)
+            # A little ahead, so that what came shortly after goes along.
+            due_ms = self._timing.now_ms() + 2 * third_ms + third_ms // 4
+            due = [job for job in self._held.values() if job.deadline_ms <= due_ms]
+            if due and not await self.extend(due):
+                await self._timing.sleep_ms(max(1, min(third_ms // 4, 1_000)))
+
+    async def _watch_deadlines(self) -> None:
+        """Give up what nobody confirmed in time, also while an extend is on its way."""
+        while True:
+            await self._sleep_until(await self._first_deadline())
+            self.expire()
+
+    async def _first_deadline(self) -> int:
+        while not self._held:
+            self._arrival.clear()
+            await self._arrival.wait()
+        return min(job.deadline_ms for job in self._held.values())
+
+    async def _sleep_until(self, due_ms: int) -> None:
+        """At most a third of a lease, because something with an earlier deadline may come meanwhile."""
+        await self._timing.sleep_ms(max(1, min(due_ms - self._timing.now_ms(), self._lease_ms // 3)))
+
+    def expire(self) -> None:
+        """Give up everything whose deadline has passed."""
+        now_ms = self._timing.now_ms()
+        for job in [job for job in self._held.values() if job.deadline_ms <= now_ms]:
+            self.drop(job)
+            self._lose(job)
+
+    async def extend_all(self) -> None:
+        """Ask about everything held at once, after the broker was gone: what it does not know of is lost."""
+        await self.extend(list(self._held.values()))
+
+    async def extend(self, jobs: Sequence[HeldJob]) -> bool:
+        """Extend jobs in as few requests as possible; False where the broker could not be asked."""
+        size = self._settings.batch_max
+        for start in range(0, len(jobs), size):
+            batch = [job for job in jobs[start : start + size] if self._held.get(job.seq) is job]
+            try:
+                await self._extend_batch(batch)
+            except NotFound:  # the queue is gone, and every job with it
+                self._skipped(batch)
+            except (TenureError, TimeoutError) as error:
+                log.debug("%d jobs of %s could not be extended: %s", len(batch), self._queue, error)
+                return False
+        return True
+
+    async def _extend_batch(self, batch: list[HeldJob]) -> None:
+        """One request. Its answer must come before the next beat is due, or a dead connection would cost the lease."""
+        if not batch:
+            return
+        asked_ms = self._timing.now_ms()
+        call = self._client.extend(
+            self._queue,
+            [job.seq for job in batch],
+            node=batch[0].node,
+            lease_ids=[job.lease_id for job in batch],
+            lease_ms=self._lease_ms,
+        )
+        self._stats.heartbeats += 1
+        answer = await within(self._timing, max(self._lease_ms // 3, 100), call)
+        skipped = set(answer.skipped)
+        if skipped:
+            self._skipped([job for job in batch if job.seq in skipped])
+        for job in batch:
+            if job.seq not in skipped:
+                job.deadline_ms = max(job.deadline_ms, asked_ms + self._lease_ms)
+
+    def _skipped(self, jobs: Iterable[HeldJob]) -> None:
+        for job in jobs:
+            if self._held.get(job.seq) is job and not job.settled:
+                del self._held[job.seq]
+                self._lose(job)

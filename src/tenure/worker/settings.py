@@ -1,0 +1,54 @@
+"""Every limit and time of a worker process, in one place, with its unit in its name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+
+__all__ = ["WorkerSettings"]
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant."""
+
+    concurrency: int = 0
+    """Jobs running at once over all tasks, shared by their weights; 0: each task by its own limit alone."""
+    drain_ms: int = 25_000
+    """How long running jobs may go on after SIGTERM before they are cancelled and given back."""
+    cancel_ms: int = 2_000
+    """How long a cancelled handler may take to clean up before the worker goes on without it."""
+    flush_ms: int = 5_000
+    """How long the end waits for the last verdicts to be answered."""
+    reconnect_min_ms: int = 100
+    reconnect_max_ms: int = 10_000
+    """The wait before the n-th try to reach the broker is drawn from 0 to min * 2**(n - 1), and never above max."""
+    first_word_ms: int = 5_000
+    """A push stream that has not said a word by then is held back on its way: claims are used instead."""
+    silence_ms: int = 45_000
+    """A push stream silent for so long is dead; the server sends a heartbeat every 15 s."""
+    push_again_ms: int = 600_000
+    """How long claims are used before a push stream is tried again."""
+    poll_wait_ms: int = 20_000
+    """How long a claim waits for jobs."""
+    batch_max: int = 1_000
+    """Jobs in one ack, nack or extend."""
+    nacks_max: int = 8
+    """Nacks in flight per queue; each reason and delay needs one of its own."""
+    settle_retry_ms: int = 1_000
+    """The longest wait before a verdict is sent again; repeated while the lease may live."""
+    child_start_ms: int = 30_000
+    """How long a process for CPU-bound handlers may take to import the app."""
+    frame_bytes_max: int = 16 << 20
+    """The largest message to or from such a process."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if type(value) is not int or value < least:
+                raise Invalid(f"{name} must be a whole number, {least} or more; got {shown(value)}", field=name)
+
+
+_MAY_BE_ZERO = frozenset({"concurrency", "drain_ms", "cancel_ms", "flush_ms", "reconnect_min_ms"})
