@@ -22,8 +22,10 @@ _jobs = msgspec.json.Decoder(list[Job]).decode
 
 
 class Work:
-    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there. It does not reconnect: whoever holds jobs must know that the line broke,
-    because the server may have given them to others.
+    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there.
+
+    It does not reconnect: whoever holds jobs must know that the line broke, because the server may have given them to
+    others.
 
     Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
     network breaks, and what the server says where it refuses.
