@@ -81,6 +81,7 @@ class Follower:
             if self.position.segment != self._segment:
                 self._segment = self.position.segment
                 self.state.forget_segments(self._segment)  # where records lie does not matter here
+                self.state.orphans.clear()
             yield step
 
     def _miss(self, item: TailGap) -> Step:

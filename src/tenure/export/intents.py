@@ -1,0 +1,93 @@
+"""What the exporter is about to commit, written down before it does: so a restart knows what a commit in doubt was.
+
+The buffer says how many batches of this exporter it holds, and this file which part of the log each of the last two was
+made of. Together they tell, after any crash, how far the export has come, also where the batch itself has long
+been consumed and collected. Two slots are overwritten in turn, so one of them is always whole, and a record costs
+one sync.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from tenure.log.home import Position
+
+__all__ = ["Intent", "Intents"]
+
+_SLOT_BYTES: Final = 4_096
+_FRONT: Final = Struct("<QII")
+
+
+class Intent(msgspec.Struct, frozen=True, array_like=True):
+    """The call with which ``ordinal`` is committed carries the rows of the log from ``before`` (None: the oldest
+    segment) to ``after``; ``buffer`` is where it goes.
+    """
+
+    buffer: str
+    ordinal: int
+    before: Position | None
+    after: Position
+    ts: int = 0
+
+
+_decode: Final = msgspec.msgpack.Decoder(Intent).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Intents:
+    """The last two intents, durable, newest first."""
+
+    def __init__(self, path: Path) -> None:
+        is_new = not path.exists()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if is_new:
+            os.posix_fallocate(self._file, 0, 2 * _SLOT_BYTES)
+            os.fsync(self._file)
+            _sync_directory(path.parent)
+        found = sorted((each for slot in (0, 1) if (each := self._read(slot)) is not None), key=_serial, reverse=True)
+        self._serial = found[0][0] if found else 0
+        self.known = [intent for _, intent in found]
+
+    def write(self, intent: Intent) -> None:
+        """Keep this one beside the newest. Returns once it is durable; raises OSError where it cannot be."""
+        body = _encode(intent)
+        self._serial += 1
+        data = _FRONT.pack(self._serial, len(body), crc32c(body)) + body
+        assert len(data) <= _SLOT_BYTES, "names of buffers are short"
+        os.pwrite(self._file, data, self._serial % 2 * _SLOT_BYTES)
+        os.fdatasync(self._file)
+        self.known = [intent, *self.known[:1]]
+
+    def _read(self, slot: int) -> tuple[int, Intent] | None:
+        data = os.pread(self._file, _SLOT_BYTES, slot * _SLOT_BYTES)
+        if len(data) < _FRONT.size:
+            return None
+        serial, size, crc = _FRONT.unpack_from(data)
+        body = data[_FRONT.size : _FRONT.size + size]
+        if not size or crc32c(body) != crc:
+            return None
+        try:
+            return serial, _decode(body)
+        except msgspec.MsgspecError:
+            return None
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _serial(found: tuple[int, Intent]) -> int:
+    return found[0]
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
