@@ -159,6 +159,7 @@ class MetricsPage:
             raise Invalid(f"the metrics page cannot listen on {host}:{port}: {error.strerror or error}") from error
         self._server: Any = server
         self._thread: threading.Thread = thread
+        self.host = host
         self.port: int = server.server_port
 
     def close(self) -> None:
