@@ -1,1 +1,1 @@
-"""The command line: `tenure`. Needs the extra ``tenure[cli]``; the engine never imports it."""
+"""The command line: `tenure`. The engine never imports it."""

@@ -11,12 +11,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from tenure.cli.main import OK, PROBLEM, USAGE
 from tenure.errors import Corrupt, TenureError
+from tenure.http.logs import configure
+from tenure.http.service import Service
+from tenure.http.settings import load_settings, pairs
 
 __all__ = ["run"]
 
@@ -30,21 +34,13 @@ _REPLAY_PATIENCE_S = 1.0
 def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
     """Serve until told to stop; returns the exit code. ``flags`` that are None were not given."""
     try:
-        from tenure.http.logs import configure
-        from tenure.http.service import Service
-        from tenure.http.settings import load_settings, pairs
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("httptools", "h2", "uvloop"):
-            raise
-        return _refuse("the server needs its extra: pip install tenure[server]")
-    try:
         given = {name: value for name, value in flags.items() if value is not None} | pairs(sets)
         settings, strangers = load_settings(given, environment=os.environ, file=file)
         configure(settings.log_format, level=getattr(logging, settings.log_level.upper()))
         if strangers:
             log.warning("these variables are no settings and are ignored: %s", ", ".join(strangers))
         service = Service(settings)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_Serving(service).live())
     except Corrupt as error:
         return _refuse(error.message, PROBLEM)
@@ -58,7 +54,7 @@ def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
 class _Serving:
     """One run of a server under signals."""
 
-    def __init__(self, service: Any) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
         self._told = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
@@ -101,15 +97,6 @@ def _leave_now(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def _refuse(message: str, code: int = USAGE) -> int:
