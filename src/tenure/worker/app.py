@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, overload
 
-from tenure.client.client import AsyncClient, Client
+from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.errors import Invalid
 from tenure.worker.context import Context
@@ -20,6 +21,9 @@ from tenure.worker.options import TaskKnobs
 from tenure.worker.periodic import Periodic, Tick
 from tenure.worker.sending import AsyncSending, BlockingSending
 from tenure.worker.task import Task, TaskOf
+
+if TYPE_CHECKING:
+    from tenure.client.client import Client
 
 __all__ = ["App", "TaskDecorator"]
 
@@ -159,6 +163,18 @@ class App:
             await sending.close()
         self._close_blocking()
 
+    @asynccontextmanager
+    async def through(self, client: AsyncClient, blocking_client: Client) -> AsyncIterator[None]:
+        """Use these clients for as long as the block runs, and close them at its end; for tests."""
+        before = self._sending, self._blocking
+        self._sending = AsyncSending(client, asyncio.get_running_loop())
+        self._blocking = BlockingSending(blocking_client)
+        try:
+            yield
+        finally:
+            await self.close()
+            self._sending, self._blocking = before
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -191,6 +207,8 @@ class App:
         return self._sending
 
     def _without_loop(self) -> BlockingSending:
+        from tenure.client.client import Client
+
         if self._blocking is None:
             client = Client(self.url, key=self._key, node=self._node, settings=self._settings, tls=self._tls)
             self._blocking = BlockingSending(client)

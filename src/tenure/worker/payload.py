@@ -47,8 +47,8 @@ def shape_of(handler: Callable[..., Any], names: dict[str, Any] | None = None) -
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if len(parameters) > 2 or any(parameter.kind not in plain for parameter in parameters):
         raise Invalid(f"{_name(handler)} must take (), (payload) or (payload, ctx)")
-    payload = _annotation(handler, parameters[0], names) if parameters else None
     called = handler if inspect.isroutine(handler) else type(handler).__call__
+    payload = _annotation(called, parameters[0], names) if parameters else None
     return Shape(len(parameters), payload, inspect.iscoroutinefunction(called))
 
 
@@ -57,7 +57,7 @@ def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names
     if parameter.annotation is parameter.empty:
         return Any
     holder = type("Holder", (), {"__annotations__": {"payload": parameter.annotation}})
-    known = getattr(inspect.unwrap(handler), "__globals__", {})
+    known = getattr(inspect.unwrap(getattr(handler, "__func__", handler)), "__globals__", {})
     try:
         return typing.get_type_hints(holder, known, names, include_extras=True)["payload"]
     except NameError as error:

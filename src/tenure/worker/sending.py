@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.client.client import AsyncClient, Client
 from tenure.core.records import Record
 from tenure.errors import Invalid, NotFound
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 
 if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient, Client
     from tenure.client.producer import AsyncProducer
 
 __all__ = ["AsyncSending", "BlockingSending"]
