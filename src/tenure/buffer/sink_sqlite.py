@@ -1,0 +1,151 @@
+"""A table of SQLite as a sink: rows and sequence in one transaction.
+
+The sequence lives in ``tenure_ingest`` of the same database. A write looks at it first, within its transaction, so a
+repeat stores nothing and a gap is refused, whoever else may be writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenure.buffer.sinks import Commit, Outcome, Written
+from tenure.errors import Invalid
+
+__all__ = ["SqliteSink"]
+
+T = TypeVar("T")
+
+_PROGRESS = """
+create table if not exists tenure_ingest (
+    buffer text not null, sink text not null, high integer not null, schema_version integer not null,
+    primary key (buffer, sink)
+)
+"""
+
+
+class SqliteSink:
+    """Rows are tuples for ``insert``, a statement such as ``insert into t (a, b) values (?, ?)``.
+
+    ``create`` makes the table where it is not there. Everything runs in one thread of its own; ``busy_ms`` is how long
+    a write waits for another connection's lock before it is tried again.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        insert: str,
+        create: str = "",
+        name: str = "sqlite",
+        schema_version: int = 1,
+        busy_ms: int = 5_000,
+    ) -> None:
+        self.name = name
+        self.schema_version = schema_version
+        self._path = str(path)
+        self._insert = insert
+        self._create = create
+        self._busy_ms = busy_ms
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sqlite")
+        self._connection: sqlite3.Connection | None = None
+
+    async def last_committed(self, buffer: str) -> int | None:
+        """The sequence that the database holds. Raises Invalid where the database cannot be used."""
+        return await self._run(lambda: self._last(self._open(), buffer))
+
+    async def write(self, commit: Commit, parts: Sequence[Sequence[tuple[Any, ...]]]) -> Written:
+        """Insert the rows and move the sequence, in one transaction."""
+        return await self._run(lambda: self._write(commit, parts))
+
+    async def check_committed(self, commit: Commit) -> bool:
+        """Whether the sequence has come that far."""
+        last = await self.last_committed(commit.buffer)
+        return last is not None and last >= commit.high
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._run(self._close)
+        self._thread.shutdown()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # In the thread
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                connection = sqlite3.connect(self._path, timeout=self._busy_ms / 1000, isolation_level=None)
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = full")
+                connection.execute(_PROGRESS)
+                if self._create:
+                    connection.execute(self._create)
+            except sqlite3.Error as error:
+                raise Invalid(f"{self._path} cannot be used as a sink: {error}") from error
+            self._connection = connection
+        return self._connection
+
+    def _last(self, connection: sqlite3.Connection, buffer: str) -> int | None:
+        asked = "select high from tenure_ingest where buffer = ? and sink = ?"
+        row = connection.execute(asked, (buffer, self.name)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _write(self, commit: Commit, parts: Sequence[Sequence[tuple[Any, ...]]]) -> Written:
+        connection = self._open()
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.OperationalError as error:  # somebody else has it locked
+            return Written(Outcome.NOT_COMMITTED, str(error))
+        try:
+            last = self._last(connection, commit.buffer)
+            if last is not None and last != commit.low - 1:
+                connection.execute("rollback")
+                return _misplaced(commit, last)
+            for rows in parts:
+                connection.executemany(self._insert, rows)
+            connection.execute(
+                "insert or replace into tenure_ingest values (?, ?, ?, ?)",
+                (commit.buffer, self.name, commit.high, commit.schema_version),
+            )
+        except sqlite3.Error as error:
+            self._give_up(connection)
+            is_passing = isinstance(error, sqlite3.OperationalError) and _is_passing(error)
+            return Written(Outcome.NOT_COMMITTED if is_passing else Outcome.FATAL, str(error))
+        try:
+            connection.execute("commit")
+        except sqlite3.Error as error:
+            self._give_up(connection)
+            return Written(Outcome.MAYBE_COMMITTED, str(error))
+        return Written(Outcome.COMMITTED)
+
+    def _give_up(self, connection: sqlite3.Connection) -> None:
+        """End the transaction; where that fails too, a new connection finds out what the file holds."""
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("rollback")
+            return
+        self._close()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _misplaced(commit: Commit, last: int) -> Written:
+    if last >= commit.high:
+        return Written(Outcome.COMMITTED)
+    return Written(Outcome.FATAL, f"the table holds batches up to {last}; {commit} does not follow")
+
+
+def _is_passing(error: sqlite3.OperationalError) -> bool:
+    """Whether a lock or a full disk stood in the way, rather than the statement itself."""
+    codes = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes
