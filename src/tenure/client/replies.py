@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 __all__ = [
+    "CaughtUp",
     "Claimed",
     "DeletedRecords",
     "DeletedTopic",
     "Delivery",
     "Diff",
     "Extended",
+    "Gap",
     "Health",
     "Job",
     "JobInfo",
@@ -25,19 +27,28 @@ __all__ = [
     "JobRow",
     "LeasePage",
     "LeaseRow",
+    "Lifecycle",
     "Produced",
     "PutTopic",
     "QueueCounts",
     "ReadRecord",
     "Ready",
+    "Records",
     "Redriven",
     "RouterInfo",
     "RouterPage",
     "Settled",
     "Tombstone",
+    "TopicDeleted",
     "TopicInfo",
     "TopicPage",
 ]
+
+# msgspec reads no union with Raw: where the text may be absent, the field is Raw and its default None.
+if TYPE_CHECKING:
+    MaybeRaw = Raw | None
+else:
+    MaybeRaw = Raw
 
 _SERVER = {"seq": "$seq", "ts": "$ts", "node": "$node", "tag": "$tag"}
 
@@ -69,7 +80,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename=_SERVER):
     lease_id: str | None = None
     deadline: int | None = None
     tag: str | None = None
-    meta: Raw | None = None
+    meta: MaybeRaw = None
 
 
 class Claimed(msgspec.Struct, frozen=True, rename={"jobs": "claimed"}):
@@ -163,10 +174,10 @@ class ReadRecord(msgspec.Struct, frozen=True, gc=False, rename=_SERVER):
 
     seq: int
     ts: int
-    data: Raw | None = None
+    data: MaybeRaw = None
     node: str | None = None
     tag: str | None = None
-    meta: Raw | None = None
+    meta: MaybeRaw = None
 
 
 class Tombstone(msgspec.Struct, frozen=True):
@@ -282,7 +293,7 @@ class JobInfo(msgspec.Struct, frozen=True, rename={"seq": "$seq", "ts": "$ts", "
     history: list[Delivery] = []
     producer: str | None = None
     tag: str | None = None
-    meta: Raw | None = None
+    meta: MaybeRaw = None
     node: str | None = None
     lease_id: str | None = None
     deadline: int | None = None
@@ -322,3 +333,50 @@ class Ready(msgspec.Struct, frozen=True):
     status: str
     wal_replay_complete: bool = True
     topics: int = 0
+
+
+class Records(msgspec.Struct, frozen=True):
+    """A batch of one watched topic: everything above ``from_seq`` up to ``to_seq`` that this reader may see."""
+
+    topic: str
+    records: list[ReadRecord]
+    from_seq: int
+    to_seq: int
+    head_seq: int
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """A watched topic has nothing more for now."""
+
+    topic: str
+    head_seq: int
+
+
+class TopicDeleted(msgspec.Struct, frozen=True):
+    """A watched topic is gone; the others go on."""
+
+    topic: str
+    head_seq: int = 0
+    reason: str = ""
+
+
+class Lifecycle(msgspec.Struct, frozen=True):
+    """One thing that happened to jobs; ``runs`` are first seq, count, first seq, count and so on. Times are wall ms."""
+
+    event: str
+    topic: str
+    ts: int
+    runs: list[int]
+    node: str | None = None
+    lease_id: str | None = None
+    deliveries: int | None = None
+    deadline: int | None = None
+    reason: str | None = None
+    dest: str | None = None
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Events that this reader missed: the server was started again, or it was away for too long."""
+
+    topic: str
+    reason: str
