@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from tenure import Broker, Indeterminate, Invalid, Overloaded
+from tenure import AsyncClient, Broker, Invalid
+from tenure.client.settings import ClientSettings
+from tenure.client.wire import AsyncWire
 from tenure.testing import ManualClock, memory_broker
+from tenure.testing.wire import AppWire, LossyWire
 from tenure.worker.periodic import LOOK_BACK_MS, Periodic, PeriodicLoop, Tick
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -41,29 +44,6 @@ class Hands:
         await asyncio.sleep(0)
 
 
-class Direct:
-    """A client without a wire: the broker in the same process, and what may go wrong on the way to it."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.before: list[Exception] = []
-        self.after: list[Exception] = []
-
-    async def topic(self, name: str, *, touch: bool) -> Any:
-        if self.before:
-            raise self.before[0]
-        return self.broker.topic(name, touch=touch)
-
-    async def produce(self, topic: str, records: list[Any], **options: Any) -> Any:
-        if self.before:
-            raise self.before.pop()
-        await asyncio.sleep(0)  # whoever else wants to fire is on the way, too
-        produced = await self.broker.produce(topic, records, **options)
-        if self.after:
-            raise self.after.pop()
-        return produced
-
-
 class Schedules:
     """As much of an app as a loop looks at."""
 
@@ -77,11 +57,26 @@ class Site:
     def __init__(self, broker: Broker, clock: ManualClock) -> None:
         self.broker = broker
         self.clock = clock
+        self.wire = AppWire(broker)
 
-    def loop(self, *periodics: Periodic, skew_ms: int = 0, client: Direct | None = None) -> PeriodicLoop:
-        hands = Hands(self.clock, skew_ms=skew_ms)
-        wire = cast(Any, client or Direct(self.broker))
-        return PeriodicLoop(Schedules(*periodics), wire, hands, dice=random.Random(1))
+    def loop(
+        self,
+        *periodics: Periodic,
+        skew_ms: int = 0,
+        wire: AsyncWire | None = None,
+        attempts_max: int = 1,
+        seed: int = 1,
+        hands: Hands | None = None,
+    ) -> PeriodicLoop:
+        """A worker's loop on a client of its own."""
+        settings = ClientSettings(attempts_max=attempts_max, backoff_min_ms=0)
+        client = AsyncClient(wire=wire or self.wire, settings=settings)
+        hands = hands or Hands(self.clock, skew_ms=skew_ms)
+        return PeriodicLoop(Schedules(*periodics), client, hands, dice=random.Random(seed))
+
+    def lossy(self, **calls: Collection[int]) -> LossyWire:
+        """A wire that loses appends by their number."""
+        return LossyWire(self.wire, only=lambda request: request.method == "POST", **calls)
 
     async def fired_before(self, periodic: Periodic) -> None:
         """The schedule has a past: a tick an hour before the clock stands."""
@@ -227,39 +222,45 @@ async def test_a_tick_far_in_the_future_is_told_about(site: Site, caplog: pytest
 async def test_a_broker_that_cannot_be_reached_is_told_about_once_and_the_tick_fires_later(
     site: Site, caplog: pytest.LogCaptureFixture
 ):
-    client = Direct(site.broker)
-    loop = site.loop(hourly(), client=client)
+    loop = site.loop(hourly())
     await loop.fire_due(NOON_MS)
-    client.before = [Overloaded("not reached", code="unreachable") for _ in range(2)]
+    site.wire.down = True
     with caplog.at_level(logging.WARNING, "tenure.worker"):
         assert await loop.fire_due(NOON_MS + HOUR_MS) == 0
         assert loop.pause_ms(NOON_MS + HOUR_MS) <= 5_000
         assert await loop.fire_due(NOON_MS + HOUR_MS + 5_000) == 0
     assert len(caplog.records) == 1
+    site.wire.down = False
     assert await loop.fire_due(NOON_MS + HOUR_MS + 10_000) == 1
     assert await loop.fire_due(NOON_MS + HOUR_MS + 15_000) == 0
 
 
 async def test_a_worker_that_starts_before_the_broker_begins_when_it_started(site: Site):
-    client = Direct(site.broker)
-    client.before = [Overloaded("not reached", code="unreachable")]
-    loop = site.loop(hourly(), client=client)
+    site.wire.down = True
+    loop = site.loop(hourly())
     assert await loop.fire_due(NOON_MS) == 0
     assert loop.pause_ms(NOON_MS) <= 5_000
-    client.before.clear()
+    site.wire.down = False
     assert await loop.fire_due(NOON_MS + HOUR_MS) == 1
 
 
-async def test_an_append_whose_answer_was_lost_is_not_made_again(site: Site):
-    """Fault 26: the tick's number makes the second copy a refusal."""
-    client = Direct(site.broker)
-    loop = site.loop(hourly(), client=client)
+@pytest.mark.parametrize("attempts_max", [1, 3])
+async def test_an_append_whose_answer_was_lost_is_not_made_again(site: Site, attempts_max: int):
+    """Fault 26: the tick's number makes the second copy a refusal, sent by the client itself or at the next look."""
+    loop = site.loop(hourly(), wire=site.lossy(lose_answer={1}), attempts_max=attempts_max)
     await loop.fire_due(NOON_MS)
-    client.after = [Indeterminate("the answer was lost")]
+    site.clock.advance(HOUR_MS)
+    for _ in range(3):
+        await loop.fire_due(site.clock.wall_ms())
+    assert await site.ticks(hourly()) == [NOON_MS + HOUR_MS]
+
+
+async def test_an_append_that_never_arrived_is_made_at_the_next_look(site: Site):
+    loop = site.loop(hourly(), wire=site.lossy(lose_request={1}))
+    await loop.fire_due(NOON_MS)
     site.clock.advance(HOUR_MS)
     assert await loop.fire_due(site.clock.wall_ms()) == 0
-    assert await loop.fire_due(site.clock.wall_ms()) == 0
-    assert await site.ticks(hourly()) == [NOON_MS + HOUR_MS]
+    assert await loop.fire_due(site.clock.wall_ms()) == 1
 
 
 async def test_one_schedule_that_fails_does_not_hold_up_the_others(site: Site):
@@ -291,7 +292,7 @@ async def test_a_restart_of_the_broker_between_two_workers_changes_nothing(tmp_p
 
 async def test_the_loop_sleeps_until_the_next_tick_and_never_past_a_minute(site: Site):
     hands = Hands(site.clock)
-    loop = PeriodicLoop(Schedules(hourly()), cast(Any, Direct(site.broker)), hands, dice=random.Random(1))
+    loop = site.loop(hourly(), hands=hands)
     running = asyncio.create_task(loop.run())
     while site.broker.topic("report").head_seq < 3:
         await asyncio.sleep(0)
@@ -306,12 +307,7 @@ async def test_the_loop_sleeps_until_the_next_tick_and_never_past_a_minute(site:
 async def test_workers_come_to_a_tick_at_different_moments(site: Site):
     pauses = set()
     for seed in range(20):
-        loop = PeriodicLoop(
-            Schedules(Periodic.of("report", every="1s")),
-            cast(Any, Direct(site.broker)),
-            Hands(site.clock),
-            dice=random.Random(seed),
-        )
+        loop = site.loop(Periodic.of("report", every="1s"), seed=seed)
         await loop.fire_due(NOON_MS)
         pauses.add(loop.pause_ms(NOON_MS))
     assert len(pauses) == 20
