@@ -161,7 +161,8 @@ class App:
         sending, self._sending = self._sending, None
         if sending is not None:
             await sending.close()
-        self._close_blocking()
+        if self._blocking is not None:
+            await asyncio.to_thread(self._close_blocking)
 
     @asynccontextmanager
     async def through(self, client: AsyncClient, blocking_client: Client) -> AsyncIterator[None]:

@@ -65,6 +65,8 @@ class BlockingSending:
 
     def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
+        if asyncio._get_running_loop() is not None:
+            raise Invalid("task.blocking would stop the event loop that runs here: await task.put(…) instead")
         if not middlewares:
             return self._append(put)
         return _run_now(self._hooked(put, middlewares))
