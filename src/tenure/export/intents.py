@@ -25,15 +25,16 @@ _FRONT: Final = Struct("<QII")
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """The call with which ``ordinal`` is committed carries the rows of the log from ``before`` (None: the oldest
-    segment) to ``after``; ``buffer`` is where it goes.
+    """The batch ``ordinal`` of this exporter in ``buffer`` carries the rows of the log from ``before`` to ``after``.
+
+    ``ts`` is when the last of them happened, wall ms.
     """
 
     buffer: str
     ordinal: int
-    before: Position | None
+    before: Position
     after: Position
-    ts: int = 0
+    ts: int
 
 
 _decode: Final = msgspec.msgpack.Decoder(Intent).decode

@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state import State
-from tenure.errors import Corrupt, Overloaded
+from tenure.errors import Corrupt, NotFound, Overloaded
 from tenure.export.follower import Follower
 from tenure.export.intents import Intent
 from tenure.export.rows import gap
@@ -22,9 +22,9 @@ from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.home import Position, UnknownPosition
 from tenure.log.recovery import locate
-from tenure.log.segment import list_heads
+from tenure.log.segment import HEAD_BYTES, list_heads
 
-__all__ = ["Cursor", "Resumed", "cursor_of", "keep", "kept_position", "resume"]
+__all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "keep", "kept_position", "resume"]
 
 _LOOKS_MAX = 5
 
@@ -32,7 +32,7 @@ _LOOKS_MAX = 5
 class Cursor(NamedTuple):
     """Rows up to ``position`` are in the buffer; those up to ``doubted`` were on their way when the exporter ended."""
 
-    position: Position | None
+    position: Position
     doubted: Position | None = None
     ts: int = 0
 
@@ -57,24 +57,35 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
-def cursor_of(intents: Iterable[Intent], *, buffer: str, ordinal: int, kept: Position | None = None) -> Cursor | None:
-    """How far the export into a buffer has come that holds ``ordinal`` batches of it; None where it has not begun.
+def cursor_of(intents: Iterable[Intent], *, buffer: str, ordinal: int, kept: Position | None) -> Cursor | None:
+    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where it has not begun.
 
-    A buffer forgets producers that were silent for long (``ordinal`` 0). Then a fold that was ``kept`` tells whether
+    A buffer forgets producers that were silent for long (``ordinal`` -1). Then a fold that was ``kept`` tells whether
     the last call was committed; where it does not, its rows are sent once more, under the same names.
     """
     own = [intent for intent in intents if intent.buffer == buffer]
-    if not own:
-        return None
     for intent in own:
         if intent.ordinal == ordinal:
             return Cursor(intent.after, ts=intent.ts)
         if intent.ordinal == ordinal + 1:
             return Cursor(intent.before, doubted=intent.after, ts=intent.ts)
+    if not own:
+        return None
     newest = own[0]
-    if ordinal == 0 and kept is not None and kept.batch >= newest.after.batch:
-        return Cursor(newest.after, ts=newest.ts)
-    return Cursor(newest.before, ts=newest.ts)
+    is_committed = kept is not None and kept.batch >= newest.after.batch
+    return Cursor(newest.after if is_committed else newest.before, ts=newest.ts)
+
+
+def beginning(log: Disk) -> Cursor:
+    """The cursor of an export that starts today: everything that the log still holds is to come.
+
+    Raises NotFound where there is no log.
+    """
+    heads = list_heads(log)
+    if not heads:
+        raise NotFound("there is no log here: name the directory of a broker that was opened once", code="no_log")
+    head = heads[0]
+    return Cursor(Position(head.number, HEAD_BYTES, head.first_batch, 0, head.crc))
 
 
 def keep(disk: Disk, follower: Follower, *, buffer: str) -> None:
@@ -93,28 +104,24 @@ def kept_position(disk: Disk, *, buffer: str) -> Position | None:
     return next((position for position, _ in _kept(disk, buffer)), None)
 
 
-def resume(log: Disk, own: Disk, cursor: Cursor | None, *, buffer: str) -> Resumed:
+def resume(log: Disk, own: Disk, cursor: Cursor, *, buffer: str) -> Resumed:
     """A follower that goes on behind the cursor. ``own`` is the directory that `keep` writes to.
 
     Where the log does not go through the cursor, that is told as a gap and the oldest segment is the beginning; where
     it was trimmed past the cursor, the follower tells it.
     """
-    at = cursor.position if cursor is not None else None
-    ts = cursor.ts if cursor is not None else 0
-    is_there = at is None or _goes_through(log, at)
-    silent_batch = at.batch - 1 if at is not None else 0
+    at, is_there = cursor.position, _goes_through(log, cursor.position)
     for start, kept in _kept(own, buffer):
-        if (is_there or start.batch > silent_batch) and _goes_through(log, start):
+        if (is_there or start.batch >= at.batch) and _goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
-            return Resumed(follower, silent_batch, [])
+            return Resumed(follower, at.batch - 1, [])
     if is_there:
-        return Resumed(_from_broker(log, before=silent_batch + 1), silent_batch, [])
-    assert at is not None
+        return Resumed(_from_broker(log, before=at.batch), at.batch - 1, [])
     if at.segment < list_heads(log)[0].number:
         state = State()
-        state.log_ms = ts
-        return Resumed(Follower(log, state=state, position=at), silent_batch, [])
-    row = gap("history", ts=ts, batch=silent_batch, first_batch=at.batch, last_batch=at.batch)
+        state.log_ms = cursor.ts
+        return Resumed(Follower(log, state=state, position=at), at.batch - 1, [])
+    row = gap("history", ts=cursor.ts, batch=at.batch - 1, first_batch=at.batch, last_batch=at.batch)
     return Resumed(Follower(log), 0, [row])
 
 

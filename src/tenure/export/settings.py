@@ -13,9 +13,7 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may set about the export."""
 
     flush_ms: int = 1_000
-    """Rows of this long go into the buffer together."""
-    poll_ms: int = 100
-    """How often a silent log is looked at."""
+    """How often the log is looked at; what is new then goes into the buffer together."""
     call_bytes_max: int = 4 * MIB
     """Rows handed to the buffer at once; when there are more, the next call follows at once."""
     checkpoint_bytes: int = 32 * MIB

@@ -16,13 +16,14 @@ import msgspec
 
 from tenure.core.names import shown
 from tenure.errors import Invalid
+from tenure.export.settings import ExportSettings
 from tenure.http.hosts import host_of, is_loopback
 from tenure.http.limits import WireLimits
 from tenure.settings import Settings
 
 __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
 
-GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings}
+GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings, "export": ExportSettings}
 _PREFIX = "TENURE_"
 _NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS"}
 
@@ -66,8 +67,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Watch sessions; 0: no limit."""
     watch_ttl_ms: int = 300_000
     """A watch session that nobody reads is forgotten after this."""
+    events: str = ""
+    """The buffer that lifecycle events are exported to, as a URL; none if empty."""
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
+    export: ExportSettings = ExportSettings()
 
 
 def setting_names() -> Iterator[tuple[str, Any]]:
@@ -137,7 +141,7 @@ def _convert(name: str, value: Any, where: str) -> Any:
         converted = msgspec.convert(value, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"{where} sets {name} to what it cannot be: {error}") from None
-    least = 1 if group == "limits" else 0
+    least = 1 if group in ("limits", "export") else 0
     if isinstance(converted, int) and not isinstance(converted, bool) and not least <= converted < 2**63:
         raise Invalid(f"{where} sets {name} to what it cannot be: a number from {least} on")
     return converted

@@ -1,0 +1,126 @@
+"""The server's side of the export: it starts the exporter, starts it again, keeps the log for it and shows it the time.
+
+The exporter is a process of its own, because a fold beside the broker's would take turns with it. It ends when its
+standard input does, so it does not outlive a server that was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from tenure.broker.broker import Broker
+from tenure.errors import TenureError
+from tenure.export.exporter import Progress, directory_of
+from tenure.export.settings import ExportSettings
+from tenure.log.checkpoint import CHECKPOINTS
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger("tenure.export")
+
+_TICK_S = 1.0
+_decode = msgspec.json.Decoder(Progress).decode
+
+
+class Supervisor:
+    """One exporter and what a broker does for it. ``start``, then ``quiet`` before the broker closes, then ``stop``."""
+
+    def __init__(self, data: Path, arguments: Sequence[str], *, settings: ExportSettings) -> None:
+        self._data = data
+        self._command = [sys.executable, "-m", "tenure.cli.main", "export", "--child", *arguments]
+        self._settings = settings
+        self._process: asyncio.subprocess.Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self.starts = 0
+        self.progress = Progress()
+
+    def start(self, broker: Broker) -> None:
+        """Pin the log and begin. From here on nothing is dropped that the exporter has yet to read."""
+        self._attend(broker)
+        self._tasks = [asyncio.create_task(self._tick(broker)), asyncio.create_task(self._keep_running())]
+
+    def quiet(self) -> None:
+        """The broker is about to close: leave it alone. The exporter goes on."""
+        if self._tasks:
+            self._tasks[0].cancel()
+
+    async def stop(self, timeout_s: float) -> bool:
+        """Let the exporter take what is there and end it; False where it had to be killed."""
+        self._stopping.set()
+        if not self._tasks:
+            return True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return not late
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the exporter, as far as it has told them."""
+        running = self._process is not None and self._process.returncode is None
+        return {
+            "export_up": float(running),
+            "export_batch": self.progress.batch,
+            "export_starts_total": self.starts,
+            "export_rows_total": self.progress.rows,
+            "export_gaps_total": self.progress.gaps,
+        }
+
+    # For the exporter
+
+    async def _tick(self, broker: Broker) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            with suppress(TenureError):
+                self._attend(broker)
+                broker.mark_time()
+
+    def _attend(self, broker: Broker) -> None:
+        """Keep the log from where the exporter would begin if it were started now."""
+        kept = (directory_of(self._data) / CHECKPOINTS).glob("*.checkpoint")
+        newest = max((int(path.stem) for path in kept if path.stem.isdigit()), default=1)
+        broker.pin(newest - 1, bytes_max=self._settings.pinned_bytes_max)
+
+    # The exporter
+
+    async def _keep_running(self) -> None:
+        wait_ms = self._settings.restart_ms_min
+        while not self._stopping.is_set():
+            told = self.progress.calls
+            code = await self._run()
+            if self._stopping.is_set():
+                break
+            if self.progress.calls > told:
+                wait_ms = self._settings.restart_ms_min
+            log.warning("the exporter has ended with code %s; it is started again in %d ms", code, wait_ms)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), wait_ms / 1000)
+            wait_ms = min(2 * wait_ms, self._settings.restart_ms_max)
+
+    async def _run(self) -> int:
+        self.starts += 1
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        before = self.progress
+        async for line in self._process.stdout:
+            with suppress(msgspec.MsgspecError):
+                now = _decode(line)
+                totals = (before.rows + now.rows, before.gaps + now.gaps, before.calls + now.calls)
+                self.progress = Progress(now.batch, *totals)
+        return await self._process.wait()
