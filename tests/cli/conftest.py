@@ -3,30 +3,111 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenure import Broker
+from tests.http.serving import Running, serving
 
 Tenure = Callable[..., subprocess.CompletedProcess[str]]
+COMMAND = Path(sys.executable).with_name("tenure")
 
 
 @pytest.fixture(scope="session")
 def tenure() -> Tenure:
     """Run `tenure` as a user would, without a terminal."""
 
-    def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [Path(sys.executable).with_name("tenure"), *arguments]
-        surroundings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-        surroundings |= environment
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=surroundings)
+    def run(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            input=stdin,
+            env=surroundings(**environment),
+        )
 
     return run
+
+
+def surroundings(**environment: str) -> dict[str, str]:
+    """Our variables, without what somebody may have set for colours, or for servers of their own."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("NO_COLOR", "FORCE_COLOR"))}
+    return {name: value for name, value in ours.items() if not name.startswith("TENURE_")} | environment
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server for all tests; each takes a queue of its own."""
+    with serving(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+class Remote:
+    """The command against a running server."""
+
+    def __init__(self, tenure: Tenure, url: str) -> None:
+        self._tenure = tenure
+        self.url = url
+
+    def __call__(self, *arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return self._tenure(*arguments, stdin=stdin, **({"TENURE_URL": self.url} | environment))
+
+    def ok(self, *arguments: object, stdin: str = "") -> str:
+        """The text that it prints, where it must succeed and say nothing on the side."""
+        done = self(*arguments, stdin=stdin)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *arguments: object, code: int = 0) -> dict[str, Any]:
+        """The document that it prints."""
+        done = self(*arguments, "--json")
+        assert done.returncode == code, done.stdout + done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+        """Start it and do not wait."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+        return subprocess.Popen(
+            [COMMAND, *map(str, arguments)], env=surroundings(TENURE_URL=self.url, PYTHONUNBUFFERED="1"), **options
+        )
+
+
+def until_connected(child: subprocess.Popen[Any]) -> None:
+    """Wait until a child has opened a socket: then it is past its start and talks to the server."""
+    for _ in range(6_000):
+        assert child.poll() is None, "it ended by itself"
+        links = []
+        for link in Path(f"/proc/{child.pid}/fd").iterdir():
+            with suppress(OSError):
+                links.append(str(link.readlink()))
+        if any(link.startswith("socket:") for link in links):
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never connected")
+
+
+@pytest.fixture
+def remote(tenure: Tenure, server: Running) -> Remote:
+    return Remote(tenure, server.url)
+
+
+@pytest.fixture
+def queue() -> str:
+    """A name that nobody else has."""
+    return f"q-{uuid.uuid4().hex[:12]}"
 
 
 async def _fill(directory: Path) -> None:

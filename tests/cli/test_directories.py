@@ -24,7 +24,7 @@ def loaded(text: str) -> dict[str, Any]:
 
 def test_inspect_shows_segments_topics_and_depths(tenure: Tenure, data: Path):
     before = contents(data)
-    done = tenure("inspect", data, "--json")
+    done = tenure("inspect", "--data", data, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = loaded(done.stdout)
     audit, orders = found["topics"]
@@ -45,7 +45,7 @@ def test_inspect_shows_segments_topics_and_depths(tenure: Tenure, data: Path):
 
 
 def test_inspect_speaks_to_people_too(tenure: Tenure, data: Path):
-    done = tenure("inspect", data)
+    done = tenure("inspect", "--data", data)
     assert done.returncode == 0
     assert "orders" in done.stdout
     assert "opened 1 time" in done.stdout
@@ -55,7 +55,7 @@ def test_inspect_works_while_a_broker_has_the_directory_open(tenure: Tenure, dat
     async def look() -> Any:
         async with await Broker.open(data) as broker:
             await broker.produce("orders", [b"1"])
-            return tenure("inspect", data, "--json")
+            return tenure("inspect", "--data", data, "--json")
 
     done = asyncio.run(look())
     assert done.returncode == 0
@@ -86,10 +86,10 @@ def test_verify_names_file_range_batch_and_topic_of_the_damage(tenure: Tenure, d
 
 
 def test_inspect_refuses_a_damaged_directory_in_one_line(tenure: Tenure, damaged: Path):
-    done = tenure("inspect", damaged)
+    done = tenure("inspect", "--data", damaged)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "0000000001.log" in done.stderr
-    error = loaded(tenure("inspect", damaged, "--json").stdout)["error"]
+    error = loaded(tenure("inspect", "--data", damaged, "--json").stdout)["error"]
     assert error["code"] == "corrupt"
     assert error["detail"]["file"] == "segments/0000000001.log"
 
@@ -101,7 +101,7 @@ def test_salvage_of_a_sound_directory_saves_every_record(tenure: Tenure, data: P
     assert "saved 98 records in 2 topics" in done.stdout
     assert "leases, delivery counts" in done.stdout, "what is always given up is said"
     assert contents(data) == before, "nothing was changed"
-    old, new = (loaded(tenure("inspect", where, "--json").stdout) for where in (data, tmp_path / "new"))
+    old, new = (loaded(tenure("inspect", "--data", where, "--json").stdout) for where in (data, tmp_path / "new"))
     assert new["topics"][1].pop("queue")["ready"] == 48, "nobody holds anything any more"
     assert old["topics"][1].pop("queue")["in_flight"] == 3
     assert new["topics"] == old["topics"]
@@ -162,10 +162,10 @@ def test_salvage_refuses_a_directory_in_use(tenure: Tenure, data: Path, tmp_path
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_a_directory_without_a_log_is_wrong_usage(tenure: Tenure, command: str, tmp_path: Path):
+@pytest.mark.parametrize("command", [("inspect", "--data"), ("verify",)])
+def test_a_directory_without_a_log_is_wrong_usage(tenure: Tenure, command: tuple[str, ...], tmp_path: Path):
     for where, why in ((tmp_path, "holds no log"), (tmp_path / "none", "is not a directory")):
-        done = tenure(command, where)
+        done = tenure(*command, where)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert why in done.stderr
     assert list(tmp_path.iterdir()) == [], "nothing was created"
@@ -181,11 +181,13 @@ def test_salvage_makes_no_directory_out_of_checkpoints_alone(tenure: Tenure, dat
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_checkpoints_without_segments_are_a_problem_and_not_an_empty_log(tenure: Tenure, command: str, data: Path):
+@pytest.mark.parametrize("command", [("inspect", "--data"), ("verify",)])
+def test_checkpoints_without_segments_are_a_problem_and_not_an_empty_log(
+    tenure: Tenure, command: tuple[str, ...], data: Path
+):
     """Oracle f: never "OK, empty"."""
     for segment in (data / "segments").iterdir():
         segment.unlink()
-    done = tenure(command, data)
+    done = tenure(*command, data)
     assert done.returncode == 1
     assert "the log itself is missing" in done.stderr

@@ -1,4 +1,6 @@
-"""The commands, their arguments and their help. What they do lies in the module of the same name."""
+"""The commands of `tenure`, in one list. Each lies in the module of its own name; what is slow to import, they import
+when they run.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,16 @@ from typing import Annotated
 import typer
 
 from tenure.cli import screen
+from tenure.cli.claim import claim
+from tenure.cli.dead import dead
+from tenure.cli.inspect import inspect
+from tenure.cli.options import AsJson, Directory
+from tenure.cli.put import put
+from tenure.cli.settle import ack, extend, nack
+from tenure.cli.tail import tail
+from tenure.cli.top import top
+from tenure.cli.topics import topics
+from tenure.cli.worker import worker
 
 __all__ = ["app"]
 
@@ -20,11 +32,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A durable work queue: work is handed out on leases, and the log is the truth.",
-    epilog="Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 the program itself failed.",
+    epilog=(
+        "Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 the program itself failed, 4 nothing "
+        "there, 5 not now: try later, 6 the key does not allow it, 7 a lease was lost, 8 the outcome is unknown, "
+        "130 interrupted."
+    ),
 )
-
-Directory = Annotated[Path, typer.Argument(help="A data directory, as given to Broker.open.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -48,37 +61,6 @@ def _tour() -> None:
     from tenure.cli import tour
 
     raise typer.Exit(tour.run())
-
-
-@app.command("inspect")
-def _inspect(directory: Directory, as_json: AsJson = False) -> None:
-    """Print what a data directory holds: segments, topics, queue depths. Nothing is opened for writing."""
-    from tenure.cli import inspect
-
-    raise typer.Exit(screen.answer(lambda: inspect.find(directory), inspect.show, as_json=as_json))
-
-
-@app.command("verify")
-def _verify(directory: Directory, as_json: AsJson = False) -> None:
-    """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
-    from tenure.cli import salvage
-
-    raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
-
-
-@app.command("salvage")
-def _salvage(
-    directory: Directory,
-    into: Annotated[Path, typer.Argument(help="A new or empty directory for what is saved.", show_default=False)],
-    as_json: AsJson = False,
-) -> None:
-    """Save every record that is whole into a new directory and list what is lost (then the exit code is 1).
-
-    The damaged directory is not changed. No process may have it open.
-    """
-    from tenure.cli import salvage
-
-    raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
 
 
 @app.command("serve")
@@ -115,3 +97,32 @@ def _serve(
         "test_clock": test_clock,
     }
     raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))
+
+
+for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail):
+    app.command()(command)
+app.add_typer(dead, name="dead")
+app.command()(top)
+
+
+@app.command("verify")
+def _verify(directory: Directory, as_json: AsJson = False) -> None:
+    """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
+    from tenure.cli import salvage
+
+    raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
+
+
+@app.command("salvage")
+def _salvage(
+    directory: Directory,
+    into: Annotated[Path, typer.Argument(help="A new or empty directory for what is saved.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Save every record that is whole into a new directory and list what is lost (then the exit code is 1).
+
+    The damaged directory is not changed. No process may have it open.
+    """
+    from tenure.cli import salvage
+
+    raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))

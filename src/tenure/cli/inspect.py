@@ -1,181 +1,150 @@
-"""`tenure inspect`: what a data directory holds, folded from its log without opening anything for writing.
-
-A broker may be using the directory meanwhile. Then the end of the log moves while it is read, and a batch that is half
-written looks torn, or for an instant damaged. So damage counts only when a second look meets it at the same place.
-"""
+"""`tenure inspect`: one queue or topic, or one job, as a server sees it; with ``--data``, a directory without one."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
 from rich.console import Console
 
+from tenure.cli import screen
 from tenure.cli.main import OK
-from tenure.cli.screen import Payload, Shown, count, size, table
-from tenure.clock import SystemClock
-from tenure.core.claim import ready_count
-from tenure.core.events import decode
-from tenure.core.fold import fold
-from tenure.core.state import State
-from tenure.core.topic import Topic
-from tenure.errors import Corrupt, NotFound
-from tenure.log import checkpoint
-from tenure.log.disk import Disk, PosixDisk
-from tenure.log.recovery import Scan
-from tenure.log.segment import SEGMENTS, Head, list_heads, segment_name, segment_numbers
+from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.remote import ask, plain
+from tenure.cli.screen import Payload, Shown, table
+from tenure.cli.words import age, clean, count, seqs_shown, short, size, when
+from tenure.errors import NotFound
 
-__all__ = ["Replay", "find", "open_disk", "replay", "show"]
+if TYPE_CHECKING:
+    from tenure.client.client import Client
 
-_LOOKS_MAX = 5
-_TOPICS_SHOWN = 50
+__all__ = ["inspect", "show_record"]
+
+_STATES: Final = ("ready", "in_flight", "delayed", "parked")
 
 
-class Replay:
-    """A log read from end to end: its segments, its state, and where it stops."""
+def inspect(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, or any topic.", show_default=False)
+    ] = None,
+    seq: Annotated[int | None, typer.Argument(metavar="[SEQ]", help="One job of it.", show_default=False)] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="How many leases, and jobs of each state, to show.")
+    ] = 20,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Read this data directory instead; no server is needed.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """Show a queue: config, counters, live leases, jobs by state. With SEQ one job, its record and its deliveries.
 
-    def __init__(self, disk: Disk) -> None:
-        self.heads: list[Head] = list_heads(disk)
-        self.state = State()
-        self.frames = 0
-        scan = Scan(disk, self.heads)
-        for kind, _, location, body in scan.frames():
-            fold(self.state, decode(kind, body), location)
-            self.frames += 1
-        if self.state.orphans:
-            topics = sorted(self.state.orphans)[:5]
-            raise Corrupt(f"topics {topics} have records but were never declared: the log misses a part", topics=topics)
-        self.end, self.batches, self.epoch = scan.end, scan.batches, scan.epoch
-        self.torn_bytes = max(0, scan.torn_end - scan.end.offset)
-        for topic in self.state.by_id.values():
-            topic.durable_seq = topic.head_seq
+    With --data it shows segments, topics and depths of a data directory; nothing is opened for writing.
+    """
+    if data is not None:
+        if topic is not None:
+            raise typer.BadParameter("--data shows the whole directory: leave the queue out")
+        from tenure.cli import directory
 
-    def now(self) -> int:
-        """Log time as a broker would have it that opened this log now."""
-        clock, state = SystemClock(), self.state
-        if state.boot_id == clock.boot_id:
-            return max(state.log_ms, state.opened_ms + clock.boot_ms() - state.boot_ms)
-        return max(state.log_ms, clock.wall_ms() - state.wall_offset_ms)
-
-
-def open_disk(directory: Path) -> PosixDisk:
-    """The disk of a directory that holds a log. Raises NotFound for any other, Corrupt where only the log is gone."""
-    if not directory.is_dir():
-        raise NotFound(f"{directory} is not a directory: name the one given to Broker.open", path=str(directory))
-    disk = PosixDisk(directory, create=False)
-    if not segment_numbers(disk):
-        if checkpoint.exists(disk):
-            raise Corrupt(
-                f"{directory} has checkpoints but no segments: the log itself is missing; restore {SEGMENTS}/"
-            )
-        raise NotFound(f"{directory} holds no log: name the directory given to Broker.open", path=str(directory))
-    return disk
+        raise typer.Exit(screen.answer(lambda: directory.find(data), directory.show, as_json=as_json))
+    if topic is None:
+        raise typer.BadParameter("name a queue, or a data directory with --data")
+    if "/" in topic or topic.startswith("."):
+        raise typer.BadParameter(f"{topic!r} is no topic; a data directory is read by --data {topic}")
+    target = Target(url, key_file, timeout)
+    if seq is not None:
+        raise typer.Exit(ask(target, lambda client: _one(client, topic, seq), show_record, as_json=as_json))
+    raise typer.Exit(ask(target, lambda client: _whole(client, topic, limit), _show, as_json=as_json))
 
 
-def replay(disk: Disk) -> Replay:
-    """Read a log that may be in use. Raises Corrupt where it is damaged."""
-    met: tuple[Any, ...] | None = None
-    for _ in range(_LOOKS_MAX):
-        try:
-            return Replay(disk)
-        except FileNotFoundError:
-            continue  # a segment was dropped while we looked
-        except Corrupt as error:
-            where = (error.detail.get("file"), error.detail.get("offset"), error.message)
-            if where == met:
-                raise
-            met = where
-    raise Corrupt("the log changes faster than it can be read: stop what writes it, then look again")
+def _whole(client: Client, name: str, limit: int) -> Shown:
+    info = client.topic(name, touch=False)
+    found: Payload = plain(info)
+    if info.queue is not None:
+        found["leases"] = plain(client.leases(name, limit=limit).leases)
+        found["jobs"] = {state: plain(client.jobs(name, state=state, limit=limit).jobs) for state in _STATES}
+    return found, OK
 
 
-def find(directory: Path) -> Shown:
-    """What is in a directory."""
-    disk = open_disk(directory)
-    found = replay(disk)
-    now, state = found.now(), found.state
-    ends = [head.previous_end for head in found.heads[1:]] + [found.end.offset]
-    segments = [
-        {"file": segment_name(head.number), "first_batch": head.first_batch, "used_bytes": end}
-        for head, end in zip(found.heads, ends, strict=True)
-    ]
-    payload: Payload = {
-        "directory": str(directory),
-        "epoch": found.epoch,
-        "batches": found.batches,
-        "frames": found.frames,
-        "torn_bytes": found.torn_bytes,
-        "last_event_ms": state.log_ms + state.wall_offset_ms,
-        "live_bytes": state.live_bytes,
-        "segments": segments,
-        "topics": [_topic(state, state.topics[name], now) for name in sorted(state.topics)],
-        "routers": [
-            {"router": r.name, "source": r.source, "dest": r.dest, "cursor": r.cursor, "forwarded": r.forwarded}
-            for _, r in sorted(state.routers.items())
-        ],
-    }
-    return payload, OK
+def _one(client: Client, name: str, seq: int) -> Shown:
+    """A job with its history; a record, where the topic is a log."""
+    if client.topic(name, touch=False).queue is not None:
+        return plain(client.job(name, seq)), OK
+    records = client.diff(name, from_seq=max(0, seq - 1), limit=1, include_tags=True).records
+    if not records or records[0].seq != seq:
+        raise NotFound(f"no record {seq} in {name!r}: it was never there, or it is gone", seq=seq)
+    return {"topic": name, **plain(records[0])}, OK
 
 
-def _topic(state: State, topic: Topic, now: int) -> dict[str, Any]:
-    state.pass_time(topic, now)
-    about: dict[str, Any] = {
-        "topic": topic.name,
-        "type": topic.config.type,
-        "durability": topic.config.durability,
-        "count": topic.count,
-        "bytes": topic.bytes,
-        "head_seq": topic.head_seq,
-        "earliest_seq": topic.floor,
-    }
-    if topic.queue is not None:
-        about["queue"] = {
-            "ready": ready_count(topic, topic.queue),
-            "in_flight": len(topic.queue.in_flight),
-            "leases": len(topic.queue.leases),
-            "delayed": len(topic.queue.delayed),
-            "parked": len(topic.queue.parked),
-            "dead_lettered": topic.queue.dead_lettered,
-        }
-    return about
+def _show(console: Console, found: Payload) -> None:
+    """A queue for people."""
+    seqs = f"seqs {found['earliest_seq']} to {found['head_seq']}, durable to {found['durable_seq']}"
+    console.print(f"{found['topic']} is a {found['type']}: {count(found['count'], 'record')}, {size(found['bytes'])}")
+    console.print(f"{seqs}; last write {when(found['last_write_ts']) or 'never'}", markup=False)
+    queue = found["queue"]
+    if queue is not None:
+        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead_lettered", "oldest ready", "ack_holes"))
+        oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
+        depths = [queue[state] for state in _STATES]
+        table(console, heads, [(*depths, queue["dead_lettered"], oldest, queue["ack_holes"])])
+        _show_leases(console, found["leases"])
+        _show_jobs(console, found["jobs"])
+    table(console, ("config", "value"), ((name, _spelled(value)) for name, value in found["config"].items()))
 
 
-def show(console: Console, payload: Payload) -> None:
-    """The same for people."""
-    segments, topics, routers = payload["segments"], payload["topics"], payload["routers"]
-    last = datetime.fromtimestamp(payload["last_event_ms"] / 1000, UTC)
-    batches = count(payload["batches"], "batch", "batches")
-    console.print(f"{batches} in {count(len(segments), 'segment')}, opened {count(payload['epoch'], 'time')}")
-    console.print(f"last event {last:%Y-%m-%d %H:%M:%S} UTC, {size(payload['live_bytes'])} live")
-    if payload["torn_bytes"]:
-        console.print(
-            f"a torn tail of {size(payload['torn_bytes'])}: never acknowledged as durable, cut at next opening"
+def _show_leases(console: Console, leases: list[dict[str, Any]]) -> None:
+    if leases:
+        rows = (
+            (lease["lease_id"], lease["node"], when(lease["since"]), when(lease["deadline"]), seqs_shown(lease["seqs"]))
+            for lease in leases
         )
-    table(
-        console,
-        ("segment", "first batch#", "used#"),
-        ((each["file"], each["first_batch"], size(each["used_bytes"])) for each in segments),
-    )
-    heads = (
-        "topic",
-        "type",
-        "durability",
-        "records#",
-        "bytes#",
-        "ready#",
-        "in flight#",
-        "delayed#",
-        "parked#",
-        "dead#",
-    )
-    rows = []
-    for each in topics[:_TOPICS_SHOWN]:
-        queue = each.get("queue", {})
-        depths = [queue.get(name, "") for name in ("ready", "in_flight", "delayed", "parked", "dead_lettered")]
-        rows.append((each["topic"], each["type"], each["durability"], each["count"], size(each["bytes"]), *depths))
-    table(console, heads, rows)
-    if len(topics) > _TOPICS_SHOWN:
-        console.print(f"and {len(topics) - _TOPICS_SHOWN:,} more topics; --json lists them all")
-    if routers:
-        columns = ("router", "source", "dest", "cursor#", "forwarded#")
-        table(console, columns, ([each[name.rstrip("#")] for name in columns] for each in routers))
+        table(console, ("lease", "node", "since", "deadline", "jobs"), rows)
+
+
+def _show_jobs(console: Console, by_state: dict[str, list[dict[str, Any]]]) -> None:
+    rows = [
+        (job["seq"], state, job["deliveries"], job["node"] or "", _due(job), short(job["reason"] or ""))
+        for state, jobs in by_state.items()
+        for job in jobs
+    ]
+    if rows:
+        table(console, ("job#", "state", "deliveries#", "node", "due", "last reason"), rows)
+
+
+def _due(job: dict[str, Any]) -> str:
+    return when(job["deadline"] or job["deliver_at"])
+
+
+def show_record(console: Console, found: Payload) -> None:
+    """One record for people: everything about it, its data whole."""
+    rows = [(name, _spelled(found[name])) for name in ("topic", "seq", "state", "deliveries", "tag") if found.get(name)]
+    rows += [(name, when(found[name])) for name in ("ts", "deadline", "deliver_at") if found.get(name)]
+    rows += [(name, found[name]) for name in ("producer", "node", "lease_id", "reason", "from") if found.get(name)]
+    table(console, ("field", "value"), rows)
+    history = found.get("history") or []
+    if history:
+        heads = ("lease", "node", "from", "to", "ended by", "reason")
+        rows_of_history = (
+            (
+                each["lease_id"],
+                each["node"],
+                when(each["since"]),
+                when(each["until"]),
+                each["end"],
+                each["reason"] or "",
+            )
+            for each in history
+        )
+        table(console, heads, rows_of_history)
+    for name in ("meta", "data"):
+        if found.get(name) is not None:
+            print(f"{name}: {clean(bytes(found[name]).decode())}")
+
+
+def _spelled(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

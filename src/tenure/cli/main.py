@@ -3,10 +3,16 @@
 No traceback reaches a user. What is known to go wrong is one line that says what to do next; what is not known is one
 line too, and ``TENURE_DEBUG=1`` shows the rest of it.
 
-    0  it worked, and nothing is wrong
-    1  a problem was found: damage, a loss, a tour that saw something it must not see
-    2  the command was used wrongly: a bad argument, no such directory, a directory in use
-    3  the program itself failed
+    0    it worked, and nothing is wrong
+    1    a problem was found: damage, a loss, a topic or a job that is not there, a conflict with what is stored
+    2    the command was used wrongly: a bad argument, bad JSON, no such directory, a directory in use
+    3    the program itself failed
+    4    there was nothing: no job to claim, no dead letter to redrive or drop
+    5    not now: the server is not reached, is overloaded or is stopping; nothing changed, try again later
+    6    the key does not allow it, or there is none
+    7    the lease was lost: at least one of the jobs is not held any more
+    8    the outcome is unknown: the answer was lost; look before you repeat
+    130  interrupted (128 + SIGINT)
 """
 
 from __future__ import annotations
@@ -15,9 +21,10 @@ import os
 import sys
 from typing import NoReturn
 
-__all__ = ["FAILED", "OK", "PROBLEM", "USAGE", "main"]
+__all__ = ["DENIED", "EMPTY", "FAILED", "LATER", "LOST", "OK", "PROBLEM", "UNKNOWN", "USAGE", "main"]
 
 OK, PROBLEM, USAGE, FAILED = 0, 1, 2, 3
+EMPTY, LATER, DENIED, LOST, UNKNOWN = 4, 5, 6, 7, 8
 
 
 def main() -> None:
@@ -27,11 +34,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         from tenure.cli.app import app
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("typer", "rich"):
-            raise
-        _leave("the command line needs typer and rich: pip install tenure[cli]", USAGE)
-    try:
+
         app(prog_name="tenure")
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not complain about it while it shuts down.

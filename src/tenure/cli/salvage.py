@@ -10,9 +10,10 @@ import msgspec
 from rich.console import Console
 
 from tenure.broker.rebuild import rebuild
-from tenure.cli.inspect import open_disk, replay
+from tenure.cli.directory import open_disk, replay
 from tenure.cli.main import OK, PROBLEM
-from tenure.cli.screen import Payload, Shown, count, escape, size, table
+from tenure.cli.screen import Payload, Shown, escape, table
+from tenure.cli.words import count, size, spelled
 from tenure.core.events import KINDS, TopicCarried, TopicPut, decode
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import load_topic
@@ -58,7 +59,7 @@ def salvaged(directory: Path, into: Path) -> Shown:
         source.unlock()
     payload, _ = _payload(directory, rebuilt.found, {topic.id: topic.topic for topic in rebuilt.topics})
     payload["ok"] = rebuilt.complete
-    payload["into"] = str(into)
+    payload["into"] = spelled(into)
     payload["topics"] = msgspec.to_builtins(rebuilt.topics)
     payload["routers"] = msgspec.to_builtins(rebuilt.routers)
     payload["given_up"] = list(rebuilt.given_up)
@@ -102,7 +103,7 @@ def _payload(directory: Path, report: Report, names: dict[int, str]) -> Shown:
         return about
 
     payload: Payload = {
-        "directory": str(directory),
+        "directory": spelled(directory),
         "ok": not report.problems,
         "segments": report.segments,
         "batches": report.batches,

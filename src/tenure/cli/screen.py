@@ -1,4 +1,8 @@
-"""What commands print, and how: a story or a table for people, one JSON document for programs."""
+"""What commands print, and how: a story or a table for people, JSON for programs.
+
+JSON goes out as UTF-8 whatever the terminal speaks, and carries a job's ``data`` as it was put, byte for byte but for
+the whitespace around it.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,24 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tenure.cli.main import PROBLEM, USAGE
+from tenure.cli.words import clean
 from tenure.errors import Corrupt, TenureError
 
-__all__ = ["Payload", "Shown", "answer", "console_for", "count", "escape", "size", "table"]
+__all__ = ["Payload", "Shown", "answer", "console_for", "document", "escape", "line", "note", "refuse", "table"]
 
 Payload = dict[str, Any]
 Shown = tuple[Payload, int]
 """What a command found, ready for JSON, and its exit code."""
 
 _PLAIN_WIDTH = 110
+_ROW_WIDTH = 1 << 16
 
 
 def console_for(stderr: bool = False) -> Console:
@@ -31,45 +38,55 @@ def console_for(stderr: bool = False) -> Console:
 
 
 def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under heads; a head that ends in ``#`` is a column of numbers."""
+    """Print rows under heads; a head that ends in ``#`` is a column of numbers. Without a terminal, a row is one line,
+    however long it gets.
+    """
     shown = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN, header_style="bold")
     for head in heads:
         shown.add_column(head.rstrip("#"), justify="right" if head.endswith("#") else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(escape(str(cell)) for cell in row))
-    console.print(shown)
+        shown.add_row(*(escape(clean(str(cell))) for cell in row))
+    console.print(shown, width=None if console.is_terminal else _ROW_WIDTH, crop=console.is_terminal)
 
 
-def size(count: int) -> str:
-    """A number of bytes as people read it."""
-    if count < 1024:
-        return f"{count} B"
-    for unit in ("KiB", "MiB", "GiB"):
-        count_in = count / 1024 ** (("KiB", "MiB", "GiB").index(unit) + 1)
-        if count_in < 1024 or unit == "GiB":
-            return f"{count_in:.1f} {unit}"
-    raise AssertionError
+def document(payload: object) -> None:
+    """Print one JSON document, indented."""
+    _emit(msgspec.json.format(msgspec.json.encode(payload), indent=2))
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def line(payload: object) -> None:
+    """Print one JSON value on a line of its own, at once."""
+    _emit(msgspec.json.format(msgspec.json.encode(payload), indent=-1))
+
+
+def _emit(text: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def note(message: str) -> None:
+    """One line for people, beside the output."""
+    print(f"tenure: {clean(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def answer(find: Callable[[], Shown], show: Callable[[Console, Payload], None], *, as_json: bool) -> int:
-    """Run a command and print what it found, or the one line about what stood in its way; returns the exit code."""
+    """Run a command on a directory and print what it found, or the one line about what stood in its way; returns the
+    exit code.
+    """
     try:
         payload, code = find()
     except (TenureError, OSError) as error:
-        return _refuse(error, as_json=as_json)
+        return refuse(error, PROBLEM if isinstance(error, Corrupt) else USAGE, as_json=as_json)
     if as_json:
-        print(json.dumps(payload, indent=2))
+        document(payload)
     else:
         show(console_for(), payload)
     return code
 
 
-def _refuse(error: TenureError | OSError, *, as_json: bool) -> int:
+def refuse(error: TenureError | OSError, exit_code: int, *, as_json: bool) -> int:
+    """Say what stood in the way: one line, or a JSON document in the place of the answer. Returns the exit code."""
     if isinstance(error, BrokenPipeError):
         raise error
     if isinstance(error, TenureError):
@@ -80,5 +97,5 @@ def _refuse(error: TenureError | OSError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": {"code": code, "message": message, "detail": detail}}, indent=2, default=str))
     else:
-        print(f"tenure: {' '.join(message.split())}", file=sys.stderr)
-    return PROBLEM if isinstance(error, Corrupt) else USAGE
+        note(message)
+    return exit_code

@@ -15,9 +15,10 @@ from typing import IO
 from rich.console import Console
 
 from tenure.broker.broker import Broker
-from tenure.cli.screen import count, size, table
+from tenure.cli.screen import table
 from tenure.cli.tour_checks import expect
 from tenure.cli.tour_worker import JOBS_PER_ROUND, NODE, QUEUE, job
+from tenure.cli.words import count, size
 from tenure.core.ranges import to_runs
 from tenure.log.disk import PosixDisk
 from tenure.log.log import FileLog

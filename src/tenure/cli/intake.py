@@ -1,0 +1,120 @@
+"""What `tenure put` is given, as batches of records: arguments, a file, or standard input line by line.
+
+A batch is sent when it is full, or when the other end of a pipe has nothing more to say for a moment: so
+``tail -f log | tenure put …`` puts each line soon, and a long file goes a thousand lines at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tenure.errors import Invalid
+
+__all__ = ["BATCH_RECORDS", "Batch", "from_arguments", "from_lines", "open_lines"]
+
+BATCH_RECORDS: Final = 1_000
+BATCH_BYTES: Final = 4 << 20
+LINE_BYTES_MAX: Final = 16 << 20
+_CHUNK_BYTES: Final = 1 << 20
+_LINGER_S: Final = 0.1
+_STDIN: Final = 0
+_encode = msgspec.json.Encoder().encode
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class Batch(msgspec.Struct):
+    """Values to put together, as JSON text; they stood on the lines (or in the arguments) from ``first`` to ``last``.
+    ``read_bytes`` counts everything read so far.
+    """
+
+    values: list[bytes]
+    first: int
+    last: int
+    read_bytes: int = 0
+
+
+def from_arguments(arguments: Sequence[str], *, text: bool) -> Iterator[Batch]:
+    """The arguments as they stand, a thousand at a time."""
+    values = [
+        _value(os.fsencode(argument), text=text, where=f"argument {n}") for n, argument in enumerate(arguments, 1)
+    ]
+    for start in range(0, len(values), BATCH_RECORDS):
+        part = values[start : start + BATCH_RECORDS]
+        yield Batch(part, start + 1, start + len(part))
+
+
+def open_lines(path: Path | None) -> tuple[int, int | None]:
+    """A descriptor to read lines from, and how many bytes there are where that is known. None is standard input."""
+    if path is None:
+        return _STDIN, None
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    size = os.fstat(descriptor).st_size
+    return descriptor, size or None
+
+
+def from_lines(descriptor: int, *, text: bool) -> Iterator[Batch]:
+    """The lines of a stream: JSON values (blank lines are passed over), or with ``text`` strings. Raises Invalid for a
+    line that is neither, after what came before it was given out.
+    """
+    batch, held_bytes = Batch([], 1, 0), 0
+    for number, content, read_bytes in _lines(descriptor):
+        batch.read_bytes = read_bytes
+        if content is not None and (text or content.strip()):
+            try:
+                value = _value(content, text=text, where=f"line {number:,}")
+            except Invalid:
+                if batch.values:
+                    yield batch
+                raise
+            batch.values.append(value)
+            batch.last = number
+            held_bytes += len(value)
+        full = len(batch.values) == BATCH_RECORDS or held_bytes >= BATCH_BYTES
+        if batch.values and (content is None or full):
+            yield batch
+            batch, held_bytes = Batch([], batch.last + 1, batch.last), 0
+
+
+def _lines(descriptor: int) -> Iterator[tuple[int, bytes | None, int]]:
+    """Lines with their numbers and the bytes read so far; None in place of a line is a pause, or the end."""
+    number, read_bytes, rest = 0, 0, b""
+    while True:
+        if not _more_soon(descriptor):
+            yield number, None, read_bytes
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        read_bytes += len(chunk)
+        *whole, rest = (rest + chunk).split(b"\n") if chunk else ((rest, b"") if rest else (b"",))
+        for content in whole:
+            number += 1
+            yield number, content.removesuffix(b"\r"), read_bytes
+        if len(rest) > LINE_BYTES_MAX:
+            raise Invalid(f"line {number + 1:,} is longer than {LINE_BYTES_MAX:,} bytes")
+        if not chunk:
+            yield number, None, read_bytes
+            return
+
+
+def _more_soon(descriptor: int) -> bool:
+    readable, _, _ = select.select([descriptor], [], [], _LINGER_S)
+    return bool(readable)
+
+
+def _value(content: bytes, *, text: bool, where: str) -> bytes:
+    """One value as JSON text. Raises Invalid that names the place."""
+    try:
+        words = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{where} is not UTF-8: {error.reason}") from None
+    if text:
+        return _encode(words)
+    try:
+        _raw(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"{where} is not JSON ({error}): quote strings, or say --text") from None
+    return content.strip()

@@ -1,0 +1,108 @@
+"""Talking to a server: connect, run one command, and turn what went wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+
+from tenure.cli.main import DENIED, LATER, LOST, PROBLEM, UNKNOWN, USAGE
+from tenure.cli.options import Target
+from tenure.cli.screen import Payload, Shown, console_for, document, refuse
+from tenure.errors import Closed, Denied, Indeterminate, Invalid, LeaseLost, Overloaded, TenureError
+
+if TYPE_CHECKING:
+    from tenure.client.client import Client
+
+__all__ = ["ask", "connected", "exit_code", "plain", "refused", "reworded"]
+
+_CODES: Final[tuple[tuple[type[TenureError], int], ...]] = (
+    (Invalid, USAGE),
+    (Denied, DENIED),
+    (LeaseLost, LOST),
+    (Overloaded, LATER),
+    (Closed, LATER),
+    (Indeterminate, UNKNOWN),
+)
+_CONNECT_MS: Final = 5_000
+_RETRY_FOR_MS: Final = 1_000
+_BACKOFF_MAX_MS: Final = 1_000
+_ATTEMPTS_MAX: Final = 1_000
+
+
+def exit_code(error: TenureError | OSError) -> int:
+    """The exit code for what a server or a file answered. What is not there or contradicts is a problem: the request
+    was sound.
+    """
+    if isinstance(error, OSError):
+        return USAGE
+    return next((code for kind, code in _CODES if isinstance(error, kind)), PROBLEM)
+
+
+@contextmanager
+def connected(target: Target, *, patient: bool = False) -> Iterator[Client]:
+    """A client of that server. A person who mistyped an address hears of it soon; work that is long and ``patient``
+    waits for a server that restarts, for as long as the timeout says.
+    """
+    from tenure.client.client import Client
+    from tenure.client.settings import ClientSettings
+
+    timeout_ms = max(1, target.timeout_ms)
+    settings = ClientSettings(
+        connect_ms=min(timeout_ms, _CONNECT_MS),
+        answer_ms=timeout_ms,
+        attempts_max=_ATTEMPTS_MAX,
+        retry_for_ms=timeout_ms if patient else min(timeout_ms, _RETRY_FOR_MS),
+        backoff_max_ms=_BACKOFF_MAX_MS,
+    )
+    with Client(target.url, key=target.key(), settings=settings) as client:
+        yield client
+
+
+def ask(
+    target: Target,
+    find: Callable[[Client], Shown],
+    show: Callable[[Console, Payload], None],
+    *,
+    as_json: bool,
+    patient: bool = False,
+) -> int:
+    """Run a command against a server and print what it found; returns the exit code."""
+    try:
+        with connected(target, patient=patient) as client:
+            payload, code = find(client)
+    except (TenureError, OSError) as error:
+        return refused(target, error, as_json=as_json)
+    if as_json:
+        document(payload)
+    else:
+        show(console_for(), payload)
+    return code
+
+
+def reworded(error: TenureError, message: str, **more: Any) -> TenureError:
+    """The same error, saying it better."""
+    again = type(error)(message, code=error.code)
+    again.detail = error.detail | more
+    return again
+
+
+def plain(value: Any) -> Any:
+    """A reply as plain values under the client's names, not the wire's; ``data`` and ``meta`` stay as they are."""
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def refused(target: Target, error: TenureError | OSError, *, as_json: bool) -> int:
+    """Say what stood in the way, with what to do about a missing key; returns the exit code."""
+    if isinstance(error, Denied) and error.code == "unauthorized":
+        given = "TENURE_KEY" if target.key_file is None else str(target.key_file)
+        hint = f"the key in {given} is not known there" if target.key() else "set TENURE_KEY, or name a --key-file"
+        error = reworded(error, f"{error.message} ({hint})")
+    return refuse(error, exit_code(error), as_json=as_json)

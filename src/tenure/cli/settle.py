@@ -1,0 +1,125 @@
+"""`tenure ack`, `nack` and `extend`: what becomes of jobs that were claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tenure.cli.main import LOST, OK
+from tenure.cli.options import (
+    DEFAULT_TIMEOUT,
+    DEFAULT_URL,
+    AsJson,
+    KeyFile,
+    NodeName,
+    QueueName,
+    Target,
+    Timeout,
+    Url,
+    default_node,
+    duration,
+)
+from tenure.cli.remote import ask, plain
+from tenure.cli.screen import Payload, Shown
+from tenure.cli.words import count, seqs_shown, when
+
+if TYPE_CHECKING:
+    from tenure.client.client import Client
+
+__all__ = ["ack", "extend", "nack"]
+
+Seqs = Annotated[list[int] | None, typer.Argument(metavar="[SEQ]...", help="Which jobs.", show_default=False)]
+LeaseId = Annotated[
+    str | None,
+    typer.Option("--lease-id", help="Fences the jobs to this lease; alone it means every job held under it."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="All or nothing: change nothing if one job is not ours.")]
+
+
+def ack(
+    queue: QueueName,
+    seqs: Seqs = None,
+    lease_id: LeaseId = None,
+    node: NodeName = None,
+    strict: Strict = False,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """Complete jobs, which deletes them. Exit code 7 if one was not held any more."""
+    which = _which(seqs, lease_id, node, strict)
+    _settle(Target(url, key_file, timeout), lambda client: client.ack(queue, **which), verb="acked", as_json=as_json)
+
+
+def nack(
+    queue: QueueName,
+    seqs: Seqs = None,
+    lease_id: LeaseId = None,
+    delay: Annotated[
+        int | None,
+        typer.Option("--delay", parser=duration, metavar="DURATION", help="Not before then [the queue's back-off]."),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the job.")] = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Do not try again: dead-letter the jobs now.")] = False,
+    node: NodeName = None,
+    strict: Strict = False,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """Give jobs back, now or later. Exit code 7 if one was not held any more."""
+    how = _which(seqs, lease_id, node, strict) | {"delay_ms": delay, "reason": reason, "dead": dead}
+    _settle(Target(url, key_file, timeout), lambda client: client.nack(queue, **how), verb="nacked", as_json=as_json)
+
+
+def extend(
+    queue: QueueName,
+    seqs: Seqs = None,
+    lease_id: LeaseId = None,
+    lease: Annotated[
+        int | None,
+        typer.Option("--lease", parser=duration, metavar="DURATION", help="How long from now; needed with SEQ."),
+    ] = None,
+    node: NodeName = None,
+    strict: Strict = False,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """Hold jobs for longer. Exit code 7 if one was not held any more."""
+    how = _which(seqs, lease_id, node, strict) | {"lease_ms": lease}
+    if seqs and lease is None:
+        raise typer.BadParameter("say with --lease how long to hold them from now")
+    _settle(
+        Target(url, key_file, timeout), lambda client: client.extend(queue, **how), verb="extended", as_json=as_json
+    )
+
+
+def _which(seqs: list[int] | None, lease_id: str | None, node: str | None, strict: bool) -> dict[str, Any]:
+    if not seqs and lease_id is None:
+        raise typer.BadParameter("name the jobs by SEQ, or everything of a lease by --lease-id")
+    return {"seqs": seqs or None, "lease_id": lease_id, "node": node or default_node(), "strict": strict}
+
+
+def _settle(target: Target, call: Callable[[Client], Any], *, verb: str, as_json: bool) -> None:
+    def find(client: Client) -> Shown:
+        settled = plain(call(client))
+        if "deadlines" in settled:
+            settled["count"] = len(settled["deadlines"])
+        return {"verb": verb, **settled}, LOST if settled["skipped"] else OK
+
+    raise typer.Exit(ask(target, find, _show, as_json=as_json))
+
+
+def _show(console: Console, settled: Payload) -> None:
+    until = f" until {when(max(settled['deadlines'].values()))}" if settled.get("deadlines") else ""
+    console.print(f"{settled['topic']}: {settled['verb']} {count(settled['count'], 'job')}{until}", markup=False)
+    if settled["skipped"]:
+        unsure = ": the call had to be repeated, so it may have been done the first time" if settled["repeated"] else ""
+        console.print(f"not held any more, so left alone: {seqs_shown(settled['skipped'])}{unsure}", markup=False)

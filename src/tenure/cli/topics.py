@@ -1,0 +1,64 @@
+"""`tenure topics`: every topic on one line, with how its jobs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tenure.cli.main import OK
+from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.remote import ask, plain
+from tenure.cli.screen import Payload, Shown, table
+from tenure.cli.words import age, size
+
+if TYPE_CHECKING:
+    from tenure.client.client import Client
+    from tenure.client.replies import TopicInfo
+
+__all__ = ["each_topic", "topics"]
+
+
+def topics(
+    prefix: Annotated[str, typer.Argument(help="Only names that begin so.", show_default=False)] = "",
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """List topics: type, ready, in flight, delayed, dead (buried so far), age of the oldest, bytes."""
+
+    def find(client: Client) -> Shown:
+        return {"topics": [plain(info) for info in each_topic(client, prefix)]}, OK
+
+    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show, as_json=as_json))
+
+
+def each_topic(client: Client, prefix: str) -> Iterator[TopicInfo]:
+    """Every topic of that prefix, page by page."""
+    cursor: str | None = None
+    while True:
+        page = client.topics(prefix=prefix, page_size=1_000, cursor=cursor)
+        yield from page.topics
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _show(console: Console, found: Payload) -> None:
+    if not found["topics"]:
+        console.print("no topics")
+        return
+    heads = ("topic", "type", "records#", "ready#", "in flight#", "delayed#", "dead#", "oldest#", "bytes#")
+    table(console, heads, map(_row, found["topics"]))
+
+
+def _row(topic: dict[str, Any]) -> tuple[object, ...]:
+    queue = topic["queue"]
+    if queue is None:
+        return topic["topic"], topic["type"], topic["count"], "", "", "", "", "", size(topic["bytes"])
+    oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
+    depths = (queue["ready"], queue["in_flight"], queue["delayed"], queue["dead_lettered"], oldest)
+    return topic["topic"], topic["type"], topic["count"], *depths, size(topic["bytes"])
