@@ -11,12 +11,12 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full pytest lint types format bench-core bench-http lock build clean
+.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
 help: ## Print this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Prepare .venv (the command line is then .venv/bin/tenure)
 	@:
@@ -53,6 +53,9 @@ bench-core: $(READY) ## Measure the engine, as ratios in one run
 
 bench-http: $(READY) ## Measure the server, as ratios in one run
 	$(BIN)/python -m bench.http
+
+bench-client: $(READY) ## Measure clients and workers, as ratios in one run
+	$(BIN)/python -m bench.client
 
 lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py

@@ -1,0 +1,167 @@
+"""`make bench-client`: clients and workers against their bars, in one run, server and load on the same two cores."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvloop
+
+from bench.http import process, tenure
+from bench.measure import Row, calibrate, report
+from tenure.client.client import AsyncClient
+from tenure.errors import NotFound
+
+TASKS = 32
+SECONDS = 2.0
+DATA = {"to": "someone@example.com", "body": "x" * 200}
+JOBS = 60_000
+LATENCIES = 400
+PATIENCE_S = 60.0
+
+Put = Callable[[], Awaitable[object]]
+
+
+# 32 tasks, one durable put at a time each
+
+
+def single_puts(home: str) -> list[Row]:
+    """The same puts, through a producer and without it, in turns."""
+    with process(*tenure(home)) as (port, _):
+        plain, gathered = uvloop.run(_single_puts(port))
+    ratio = gathered / plain
+    measured = f"{ratio:.1f} × ({gathered:,.0f} / {plain:,.0f} per s)"
+    return [(f"{TASKS} tasks, single puts, fsync, producer against none", measured, "≥ 3 ×", ratio >= 3)]
+
+
+async def _single_puts(port: int) -> tuple[float, float]:
+    plain = gathered = 0.0
+    async with AsyncClient(f"http://127.0.0.1:{port}") as client:
+        await client.put_topic("q", type="queue", durability="fsync")
+        queue = client.queue("q")
+        async with client.producer("q") as producer:
+            for _ in range(3):  # in turns, so that both meet the same weather; the best of each
+                plain = max(plain, await _rate(lambda: queue.put(DATA)))
+                gathered = max(gathered, await _rate(lambda: producer.put(DATA)))
+    return plain, gathered
+
+
+async def _rate(put: Put) -> float:
+    """Puts per second over all tasks."""
+    end = time.perf_counter() + SECONDS
+
+    async def caller() -> int:
+        count = 0
+        while time.perf_counter() < end:
+            await put()
+            count += 1
+        return count
+
+    started = time.perf_counter()
+    counts = await asyncio.gather(*(caller() for _ in range(TASKS)))
+    return sum(counts) / (time.perf_counter() - started)
+
+
+# A worker in a process of its own
+
+
+@contextmanager
+def working(port: int, bell_port: int) -> Iterator[int]:
+    """`tenure worker` on the app beside this file: its process id. It is stopped by that."""
+    variables = {"BENCH_URL": f"http://127.0.0.1:{port}", "BENCH_BELL_PORT": str(bell_port)}
+    command = [
+        str(Path(sys.executable).with_name("tenure")),
+        "worker",
+        "bench.worker_app:app",
+        "--log-level",
+        "warning",
+    ]
+    child = subprocess.Popen(command, env=os.environ | variables)
+    try:
+        yield child.pid
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(40)
+
+
+def worker_figures(home: str) -> list[Row]:
+    """Jobs from put to acked, through one worker process; and how long one job takes to reach an idle worker."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bell:
+        bell.bind(("127.0.0.1", 0))
+        bell.setblocking(False)
+        with process(*tenure(home)) as (port, _), working(port, bell.getsockname()[1]):
+            rate, turns, waits = uvloop.run(_worker_figures(port, bell))
+    p50, p99 = (waits[int(len(waits) * part)] * 1000 for part in (0.5, 0.99))
+    through = f"{rate:,.0f} jobs/s, at {turns / 1e6:.1f} M turns/s"
+    return [
+        ("put, handled and acked, fsync, one worker process", through, "≥ 10,000", rate >= 10_000),
+        ("a put reaches the handler of an idle worker, p99", f"{p99:.2f} ms (p50 {p50:.2f})", "≤ 10 ms", p99 <= 10),
+    ]
+
+
+async def _worker_figures(port: int, bell: socket.socket) -> tuple[float, float, list[float]]:
+    async with AsyncClient(f"http://127.0.0.1:{port}") as client:
+        await _until_declared(client, "trivial", "latency")
+        rate = 0.0
+        for _ in range(3):
+            rate = max(rate, await _through(client, JOBS))
+        turns = calibrate()
+        waits = [await _latency(client, bell) for _ in range(LATENCIES)]
+    return rate, turns, sorted(waits)
+
+
+async def _until_declared(client: AsyncClient, *queues: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    for queue in queues:
+        while True:
+            try:
+                await client.topic(queue)
+                break
+            except NotFound:
+                assert time.monotonic() < end, "the worker did not declare its queues"
+                await asyncio.sleep(0.05)
+
+
+async def _through(client: AsyncClient, count: int) -> float:
+    """Jobs per second from the first put until all are acked, with the worker at it all the while."""
+    started = time.perf_counter()
+    async with client.producer("trivial") as producer:
+        await producer.put_many([DATA] * count)
+    while True:
+        queue = (await client.topic("trivial")).queue
+        assert queue is not None
+        if queue.ready + queue.in_flight + queue.delayed == 0:
+            return count / (time.perf_counter() - started)
+        await asyncio.sleep(0.005)
+
+
+async def _latency(client: AsyncClient, bell: socket.socket) -> float:
+    """Seconds from the call of put to the entry of the handler, from rest."""
+    await asyncio.sleep(random.uniform(0.002, 0.04))
+    started = time.monotonic_ns()
+    await client.queue("latency").put(DATA)
+    entered = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(bell, 64), PATIENCE_S)
+    return (int(entered) - started) / 1e9
+
+
+def main() -> None:
+    rows: list[Row] = []
+    for part in (single_puts, worker_figures):
+        with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home:
+            rows += part(home)
+    print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
+    report("bench-client", rows)
+
+
+if __name__ == "__main__":
+    main()
