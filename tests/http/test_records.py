@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
+from tenure import Broker
+from tenure.http.app import App
 from tenure.http.append_body import DEPTH_MAX
+from tenure.http.context import Context
+from tenure.http.routes import ROUTES
+from tenure.testing.clock import ManualClock
+from tests.broker.support import GatedLog, start
 from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_TEXT, NOT_WHOLE, bodies, check_media, check_refused
 from tests.http.conftest import Site
 
@@ -511,3 +517,19 @@ async def test_a_delete_must_say_what(site: Site) -> None:
     seqs = b'{"seqs":[' + b",".join([b"1"] * 10_001) + b"]}"
     await check_refused(site, "POST", f"{T}/delete", [seqs], code="batch_too_large")
     await check_media(site, "POST", f"{T}/delete", b'{"before_seq":1}')
+
+
+async def test_a_repeated_client_seq_is_refused_once_its_first_copy_is_durable(clock: ManualClock) -> None:
+    """Fault 26: a client takes this refusal for success, so it may not come before the sync."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        site = Site(App(Context(broker), ROUTES), broker, clock)
+        await site.put(T, {"durability": "fsync"})
+        log.gate.clear()
+        first = await start(site.post(T, {**ONE, "client_id": "c", "client_seq": 1}))
+        again = await start(site.post(T, {**ONE, "client_id": "c", "client_seq": 1}))
+        assert not first.done()
+        assert not again.done()
+        log.gate.set()
+        assert (await first).status == 200
+        assert (await again)["error"]["detail"]["last_seq"] == 1

@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
+from tenure.broker.broker import Broker
 from tenure.broker.replies import Deletion, Difference, Produced
 from tenure.core.names import check_topic_name
+from tenure.errors import Conflict
 from tenure.http.app import Call, Route
 from tenure.http.append_body import read_append
 from tenure.http.auth import check_name
 from tenure.http.body import Reader
 from tenure.http.context import Context
-from tenure.http.message import Later, Request, Response
+from tenure.http.message import Later, Request, Response, Result
 from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
@@ -25,7 +27,7 @@ _diff = Reader(DiffBody, optional=True)
 _delete = Reader(DeleteBody, optional=True)
 
 
-def append(context: Context, call: Call) -> Later[Produced]:
+def append(context: Context, call: Call) -> Result:
     """Append records: contiguous seqs for all of them, or none."""
     request = call.request
     with_seqs = not request.query or Query(request).flag("return_seqs", True)
@@ -34,18 +36,33 @@ def append(context: Context, call: Call) -> Later[Produced]:
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
     key = body.idempotency_key
-    answer = context.broker.produce(
-        call.names["topic"],
-        given.records,
-        node=body.node,
-        idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
-        client_id=body.client_id,
-        client_seq=body.client_seq,
-        create=body.create,
-        config=None if body.config is None else config_fields(body.config),
-    )
+    try:
+        answer = context.broker.produce(
+            call.names["topic"],
+            given.records,
+            node=body.node,
+            idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
+            client_id=body.client_id,
+            client_seq=body.client_seq,
+            create=body.create,
+            config=None if body.config is None else config_fields(body.config),
+        )
+    except Conflict as conflict:
+        if "last_seq" not in conflict.detail:
+            raise
+        return _refuse_once_durable(context.broker, call.names["topic"], conflict)
     watch = Stopwatch(answer)
     return Later(answer, lambda produced: _produced(request, produced, with_seqs=with_seqs, fsync_ms=watch.fsync_ms))
+
+
+async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
+    """Raise the conflict of a client's last append once that append is durable: its caller takes the seqs for success,
+    so a repeat waits as the first copy does (fault 26).
+    """
+    info = broker.topic(topic, touch=False)
+    if info.config["durability"] != "memory" and info.durable_seq < conflict.detail["last_seq"]:
+        await broker.synced()
+    raise conflict
 
 
 def _produced(request: Request, produced: Produced, *, with_seqs: bool, fsync_ms: float) -> Response:
