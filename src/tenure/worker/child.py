@@ -1,0 +1,143 @@
+"""The other end of a worker's child process: reads jobs, runs handlers, says what became of them. No pickle.
+
+    python -m tenure.worker.child FD MODULE:APP
+
+It runs one job at a time and nothing beside it, so it may block on the line while it waits for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import inspect
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from tenure.errors import Invalid
+from tenure.worker import frames
+from tenure.worker.context import Context
+from tenure.worker.frames import Answer, Ask, Done, FromChild, FromParent, Ready, Run
+from tenure.worker.importing import load
+from tenure.worker.job import HeldJob
+from tenure.worker.reason import bounded, reason_of
+from tenure.worker.timing import SystemTiming, Timing
+from tenure.worker.verdict import Ack, Nack, Reject, Verdict
+
+__all__ = ["Line", "main"]
+
+_PR_SET_PDEATHSIG: Final = 1
+_TRACE_BYTES_MAX: Final = 16_384
+# The lease is renewed by the worker, and whoever loses it is killed: a deadline seen from here would only mislead.
+_NO_DEADLINE_MS: Final = 2**62
+
+
+class Line:
+    """The line to the worker; also what the handlers' contexts reach the broker through."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.timing: Timing = SystemTiming()
+        self._sock = sock
+        self._file = sock.makefile("rb")
+
+    def send(self, message: FromChild) -> None:
+        """Say something."""
+        self._sock.sendall(frames.pack(message))
+
+    def read(self) -> FromParent | None:
+        """The next message; None where the worker is gone."""
+        head = self._file.read(frames.HEAD.size)
+        if len(head) < frames.HEAD.size:
+            return None
+        return frames.decode_parent(self._file.read(*frames.HEAD.unpack(head)))
+
+    def _ask(self, ask: Ask) -> bool:
+        self.send(ask)
+        answer = self.read()
+        if not isinstance(answer, Answer):
+            sys.exit(1)  # the worker is gone
+        return answer.taken
+
+    async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
+        return self._ask(Ask(verdict=verdict))
+
+    async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
+        return self._ask(Ask(lease_ms=lease_ms or 0))
+
+    def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
+        """Nothing here ever waits for a loop."""
+        try:
+            answer.send(None)
+        except StopIteration as done:
+            return bool(done.value)
+        answer.close()
+        raise Invalid("a context cannot wait for something else")
+
+
+def _run(app: Any, message: Run, line: Line, runner: asyncio.Runner) -> Done:
+    """Run one handler and say how it ended."""
+    job = message.job
+    job.deadline_ms = _NO_DEADLINE_MS
+    task = app.tasks[job.topic]
+    try:
+        called = task.invoke(task.decode(job.data), Context(job, line))
+        if inspect.isawaitable(called):
+            runner.run(_await(called))
+    except BaseException as error:
+        return _done(error)
+    return Done()
+
+
+async def _await(called: Any) -> None:
+    await called
+
+
+def _done(error: BaseException) -> Done:
+    match error:
+        case Ack():
+            return Done("ack")
+        case Nack():
+            return Done("nack", error.reason, error.delay_ms)
+        case Reject():
+            return Done("reject", error.reason)
+        case asyncio.CancelledError():
+            return Done("cancelled")
+    name = type(error).__name__
+    said = reason_of(error).removeprefix(name).removeprefix(": ")
+    trace = "".join(traceback.format_exception(error))
+    return Done(name, said, trace=bounded(trace, _TRACE_BYTES_MAX))
+
+
+def _die_with_the_worker(parent: int) -> None:
+    """A worker that is killed must not leave its handlers running: nobody renews their leases."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the worker hangs up."""
+    _die_with_the_worker(os.getppid())
+    # Whoever stops the whole group means the worker, which ends its children when their jobs are done.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    fd, name = arguments
+    line = Line(socket.socket(fileno=int(fd)))
+    try:
+        app = load(name)
+    except BaseException as error:
+        line.send(Ready(error=bounded(f"{name} cannot be imported: {reason_of(error)}")))
+        return 1
+    line.send(Ready())
+    with asyncio.Runner() as runner:
+        while isinstance(message := line.read(), Run):
+            line.send(_run(app, message, line, runner))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

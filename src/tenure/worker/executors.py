@@ -1,0 +1,158 @@
+"""Where a handler runs: on the loop, in a thread, or in a process of its own.
+
+Only a coroutine and a process can be stopped. A thread whose job was lost or timed out is told so by its context and
+otherwise runs on: its place stays taken until it ends, so that no more threads than agreed ever run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from tenure.worker.children import Children
+from tenure.worker.context import Context
+from tenure.worker.importing import name_of
+from tenure.worker.settings import WorkerSettings
+from tenure.worker.task import Task
+from tenure.worker.timing import Timing
+
+__all__ = ["LoopPlaces", "Places", "ProcessPlaces", "ThreadPlaces", "places_for"]
+
+_Work = tuple["contextvars.Context", Callable[[], object], "asyncio.Future[object]"]
+
+
+class Places(Protocol):
+    """Where the handlers of one task run. ``stuck_count`` places are taken by what nobody waits for any more;
+    ``on_free`` is called when one of them becomes free.
+    """
+
+    on_free: Callable[[], None]
+
+    @property
+    def stuck_count(self) -> int: ...
+
+    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+        """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what still runs and give threads and processes back."""
+        ...
+
+
+class LoopPlaces:
+    """Handlers on the event loop: nothing but the call."""
+
+    stuck_count: Final = 0
+
+    def __init__(self) -> None:
+        self.on_free: Callable[[], None] = _nothing
+
+    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+        called: Coroutine[Any, Any, object] = task.invoke(payload, ctx)
+        return called
+
+    async def close(self) -> None:
+        pass
+
+
+class ThreadPlaces:
+    """Handlers in at most ``threads_max`` threads, made as they are needed. They do not keep the process alive: one
+    that hangs must not turn a stop into a hang.
+    """
+
+    def __init__(self, threads_max: int, *, name: str) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self.stuck_count = 0
+        self._threads_max = threads_max
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy_count = 0
+
+    async def run(self, task: Task[Any], payload: Any, ctx: Context) -> object:
+        answer: asyncio.Future[object] = self._loop.create_future()
+        if self._busy_count == len(self._threads) < self._threads_max:
+            self._add_thread()
+        self._busy_count += 1
+        self._work.put((contextvars.copy_context(), lambda: task.invoke(payload, ctx), answer))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                self.stuck_count += 1
+            raise
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            context, call, answer = work
+            result: object = None
+            error: BaseException | None = None
+            try:
+                result = context.run(call)
+            except BaseException as raised:
+                error = raised
+            del work, context, call
+            if self._loop.is_closed():
+                return
+            self._loop.call_soon_threadsafe(self._ended, answer, result, error)
+
+    def _ended(self, answer: asyncio.Future[object], result: object, error: BaseException | None) -> None:
+        self._busy_count -= 1
+        if answer.cancelled():
+            self.stuck_count -= 1
+            self.on_free()
+        elif isinstance(error, StopIteration):
+            answer.set_exception(RuntimeError("the handler raised StopIteration"))
+        elif error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    async def close(self) -> None:
+        for _ in self._threads:
+            self._work.put(None)
+
+
+class ProcessPlaces:
+    """Handlers in child processes, each busy with one job. Cancelling a job kills its child, which is replaced."""
+
+    def __init__(self, app_name: str, count: int, *, timing: Timing, settings: WorkerSettings) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self._children = Children(app_name, count, timing=timing, settings=settings, on_ready=lambda: self.on_free())
+
+    @property
+    def stuck_count(self) -> int:
+        return self._children.missing_count
+
+    async def run(self, task: Task[Any], payload: Any, ctx: Context) -> object:
+        await self._children.run(ctx)
+        return None
+
+    async def close(self) -> None:
+        await self._children.close()
+
+
+def places_for(task: Task[Any], *, timing: Timing, settings: WorkerSettings) -> Places:
+    """The places that a task asks for. Raises Invalid where it wants processes and its app has no name to import."""
+    match task.options.run:
+        case "loop":
+            return LoopPlaces()
+        case "thread":
+            return ThreadPlaces(task.options.concurrency, name=task.queue)
+        case "process":
+            return ProcessPlaces(name_of(task.app), task.options.concurrency, timing=timing, settings=settings)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,61 @@
+"""Whether the broker answers, told once per change and not per attempt; and how old what it sends already is."""
+
+from __future__ import annotations
+
+import logging
+
+from tenure.errors import TenureError
+
+__all__ = ["Ages", "Link"]
+
+log = logging.getLogger("tenure.worker")
+
+
+class Link:
+    """What the sources of one worker know together about the way to the broker."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._down: dict[str, str] = {}
+        self._opened: set[str] = set()
+
+    def down(self, queue: str, error: TenureError) -> None:
+        """A source could not go on. Said for the first queue of an outage, and again only where the reason changes."""
+        if queue in self._down and self._down[queue] == error.code:
+            return
+        known = set(self._down.values())
+        self._down[queue] = error.code
+        if error.code not in known:
+            log.warning("waiting for the broker at %s, for %s and others: %s", self._url, queue, error.message)
+
+    def up(self, queue: str) -> None:
+        """A source is fed again. Said when the last one is."""
+        was_down = self._down.pop(queue, None)
+        if was_down is not None and not self._down:
+            log.info("the broker at %s is back", self._url)
+        elif queue not in self._opened:
+            log.info("working at %s", queue)
+        self._opened.add(queue)
+
+
+class Ages:
+    """How long a job was under way, without trusting that two machines agree on the time.
+
+    The difference between the moment of the claim on the broker's clock and of the arrival on ours is the transport
+    time plus a constant; its least value so far stands for no transport time at all. A wall clock that was set makes
+    everything look old at once: whoever finds out that it was not calls `reset`.
+    """
+
+    def __init__(self) -> None:
+        self._least_ms: int | None = None
+
+    def age_ms(self, claimed_wall_ms: int, now_ms: int) -> int:
+        """How old a claim is on arrival."""
+        gap_ms = now_ms - claimed_wall_ms
+        if self._least_ms is None or gap_ms < self._least_ms:
+            self._least_ms = gap_ms
+        return gap_ms - self._least_ms
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._least_ms = None

@@ -1,0 +1,55 @@
+"""Development: the worker is a process that is started again whenever a file changes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure.errors import Invalid
+
+__all__ = ["run_reloading"]
+
+log = logging.getLogger("tenure.worker")
+
+
+def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)) -> int:
+    """Run ``command`` and start it again when a Python file below ``folders`` changes; returns its last exit code.
+
+    SIGTERM and SIGINT end it, and the worker drains. One that ends by itself is started again at the next change, so
+    that a syntax error is mended by saving. Raises Invalid where watchfiles is missing.
+    """
+    try:
+        from watchfiles import PythonFilter, watch
+    except ModuleNotFoundError as error:
+        raise Invalid("reloading needs watchfiles: pip install 'tenure[reload]'") from error
+    ending = threading.Event()
+    before = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    process = _start(command)
+    try:
+        changes = watch(*folders, watch_filter=PythonFilter(), stop_event=ending, raise_interrupt=False)
+        for change in changes:
+            names = sorted({Path(path).name for _, path in change})
+            log.info("%s changed: the worker starts anew", ", ".join(names[:3]) + (" …" if len(names) > 3 else ""))
+            _end(process)
+            process = _start(command)
+    finally:
+        code = _end(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """In a group of its own, so that Ctrl-C reaches it once and through us."""
+    return subprocess.Popen([sys.executable, *command], start_new_session=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    if process.poll() is None:
+        process.terminate()
+    return process.wait()

@@ -1,0 +1,293 @@
+"""One task's flow: source → slots → handling → settler, with heartbeats over everything in between.
+
+A job is waiting, running or being settled, and held in all three. Nothing here waits per stage: a job costs one task,
+which runs its handler and hands its verdict on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.client.client import AsyncClient
+from tenure.client.replies import Job
+from tenure.worker.executors import Places
+from tenure.worker.handling import Handling
+from tenure.worker.heartbeat import Heartbeat
+from tenure.worker.job import HeldJob
+from tenure.worker.link import Ages, Link
+from tenure.worker.metrics import QueueStats
+from tenure.worker.middleware import Middleware
+from tenure.worker.options import TaskOptions
+from tenure.worker.pace import Bucket, Lane, Slots
+from tenure.worker.settings import WorkerSettings
+from tenure.worker.settler import RELEASED, Settler
+from tenure.worker.source import Source
+from tenure.worker.task import Task
+from tenure.worker.timing import Timing, within
+from tenure.worker.verdict import Verdict
+
+__all__ = ["Runner"]
+
+log = logging.getLogger("tenure.worker")
+
+
+class Runner:
+    """Runs one task. ``start``, then ``drain``; ``places`` is where its handlers run."""
+
+    def __init__(
+        self,
+        task: Task[Any],
+        *,
+        client: AsyncClient,
+        timing: Timing,
+        settings: WorkerSettings,
+        stats: QueueStats,
+        slots: Slots,
+        link: Link,
+        places: Places,
+        middlewares: Sequence[Middleware] = (),
+        push: bool = True,
+    ) -> None:
+        options = task.options
+        self.queue = options.queue
+        self._node = client.node
+        self._lease_ms = options.lease_ms
+        self._timing = timing
+        self._settings = settings
+        self._stats = stats
+        self._slots = slots
+        self._places = places
+        self._loop = asyncio.get_running_loop()
+        self._ages = Ages()
+        self._waiting: deque[HeldJob] = deque()
+        self._running: dict[HeldJob, asyncio.Task[None]] = {}
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._concurrency = min(options.concurrency, settings.concurrency or options.concurrency)
+        self._depth = _depth(options, self._concurrency)
+        self._bucket = None if options.rate is None else Bucket(options.rate, timing.now_ms())
+        self._pacing: asyncio.Task[None] | None = None
+        self._lane = Lane(options.weight, ready=self._ready, start=self._start)
+        slots.add(self._lane)
+        self._held = Heartbeat(
+            client,
+            self.queue,
+            lease_ms=options.lease_ms,
+            timing=timing,
+            settings=settings,
+            stats=stats,
+            on_lost=self._on_lost,
+        )
+        self._settler = Settler(
+            client, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
+        )
+        handling = Handling(
+            task,
+            client=client,
+            timing=timing,
+            executor=places,
+            settle=self._settler.settle,
+            middlewares=middlewares,
+        )
+        self._handle = handling.handle
+        self._source = Source(
+            client,
+            self.queue,
+            lease_ms=options.lease_ms,
+            depth=self._depth,
+            spare=self._depth - self._concurrency,
+            push=push and options.push,
+            timing=timing,
+            settings=settings,
+            stats=stats,
+            link=link,
+            room=lambda: self._depth - len(self._held),
+            deliver=self._deliver,
+            on_open=self._held.extend_all,
+        )
+        places.on_free = self._fill
+        self._beating: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to take and run jobs."""
+        self._beating = asyncio.create_task(self._held.run())
+        self._source.start()
+
+    # In
+
+    async def _deliver(self, jobs: list[Job]) -> None:
+        """Take jobs in. What was long on its way, as after a pause of this process (fault 24), may be another's by now:
+        it is asked for before it is begun.
+        """
+        if not jobs:
+            return
+        now_ms = self._timing.now_ms()
+        claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
+        age_ms = self._ages.age_ms(claimed_wall_ms, now_ms)
+        deadline_ms = now_ms - age_ms + self._lease_ms
+        held = [self._hold(job, deadline_ms) for job in jobs]
+        if age_ms * 3 > self._lease_ms:
+            for job in held:
+                job.deadline_ms = now_ms + self._lease_ms
+            self._held.take(held)
+            if await self._held.extend(held):
+                self._ages.reset()
+            held = [job for job in held if not job.lost]
+        else:
+            self._held.take(held)
+        self._waiting.extend(held)
+        self._fill()
+
+    def _hold(self, job: Job, deadline_ms: int) -> HeldJob:
+        return HeldJob(
+            topic=self.queue,
+            seq=job.seq,
+            lease_id=job.lease_id or "",
+            node=self._node,
+            data=bytes(job.data),
+            meta=None if job.meta is None else bytes(job.meta),
+            tag=job.tag,
+            ts=job.ts,
+            deliveries=job.deliveries,
+            deadline_ms=deadline_ms,
+        )
+
+    # Running
+
+    def _fill(self) -> None:
+        self._slots.fill(self._lane)
+        self._stats.prefetched = len(self._waiting)
+
+    def _ready(self) -> bool:
+        """Whether a job may start now."""
+        if self._draining or len(self._running) + self._places.stuck_count >= self._concurrency:
+            return False
+        waiting = self._waiting
+        while waiting:
+            if waiting[0].lost:
+                waiting.popleft()
+            elif waiting[0].deadline_ms <= self._timing.now_ms():
+                self._held.expire()  # this process was stopped for a while, and its timers have not rung yet
+            else:
+                return self._bucket is None or self._paced(self._bucket)
+        return False
+
+    def _paced(self, bucket: Bucket) -> bool:
+        wait_ms = bucket.wait_ms(self._timing.now_ms())
+        if wait_ms and self._pacing is None:
+            self._pacing = self._loop.create_task(self._fill_after(wait_ms))
+        return not wait_ms
+
+    async def _fill_after(self, wait_ms: float) -> None:
+        await self._timing.sleep_ms(wait_ms)
+        self._pacing = None
+        self._fill()
+
+    def _start(self) -> None:
+        job = self._waiting.popleft()
+        if self._bucket is not None:
+            self._bucket.take()
+        self._running[job] = self._loop.create_task(self._run(job))
+
+    async def _run(self, job: HeldJob) -> None:
+        verdict: Verdict | None = None
+        started_ms = self._timing.now_ms()
+        self._stats.queued_ms.observe(max(0, self._timing.wall_ms() - job.ts))
+        self._stats.in_flight = len(self._running)
+        try:
+            verdict = await self._handle(job)
+        except asyncio.CancelledError:
+            pass  # lost, or given back: whoever cancelled it does the rest
+        except Exception:
+            log.exception("job %d of %s could not be handled: it comes back after its lease", job.seq, self.queue)
+        finally:
+            del self._running[job]
+            self._slots.free()
+        self._stats.handled(None if verdict is None else verdict.kind, handler_ms=self._timing.now_ms() - started_ms)
+        self._end(job, verdict)
+        self._fill()
+        if not self._running:
+            self._idle.set()
+
+    def _end(self, job: HeldJob, verdict: Verdict | None) -> None:
+        """A handler that still runs, in a thread that nobody can stop, hears from now on that the job is gone."""
+        if verdict is not None and not job.lost and not job.settled:
+            self._settler.put(job, verdict)
+        elif not job.settled and not self._draining:
+            self._held.drop(job)
+            self._source.freed()
+        job.lost = True
+
+    def _on_settled(self, job: HeldJob) -> None:
+        self._held.drop(job)
+        self._source.freed()
+
+    def _on_lost(self, job: HeldJob) -> None:
+        running = self._running.get(job)
+        if running is not None:
+            log.warning("the lease on job %d of %s is lost: its handler is cancelled", job.seq, self.queue)
+            running.cancel()
+        self._source.freed()
+
+    # The end
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Take no more, give back what was not begun, let running jobs finish; then give back the rest (fault 37).
+
+        ``hurry`` cuts the wait short.
+        """
+        self._draining = True
+        await self._source.stop()
+        for job in self._waiting:
+            if not job.lost:
+                self._settler.put(job, RELEASED)
+        self._waiting.clear()
+        await self._finish(hurry)
+        await self._cancel()
+        await self._settler.close()
+        for task in (self._beating, self._pacing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
+        await self._places.close()
+
+    async def _finish(self, hurry: asyncio.Event) -> None:
+        """Until nothing runs, the time for it is over, or somebody is in a hurry."""
+        waits = [asyncio.ensure_future(wait) for wait in (self._until_idle(), hurry.wait(), self._drain_time())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def _drain_time(self) -> None:
+        await self._timing.sleep_ms(self._settings.drain_ms)
+
+    async def _until_idle(self) -> None:
+        while self._running:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def _cancel(self) -> None:
+        """End what still runs, wait a little for it to clean up, and give it back."""
+        left = [job for job in self._running if not job.lost]
+        for task in self._running.values():
+            task.cancel()
+        if left:
+            try:
+                await within(self._timing, self._settings.cancel_ms, self._until_idle())
+            except TimeoutError:
+                log.warning("%d handlers of %s did not end when cancelled", len(self._running), self.queue)
+        for job in left:
+            if not job.settled:
+                self._settler.put(job, RELEASED)
+
+
+def _depth(options: TaskOptions, concurrency: int) -> int:
+    """How many jobs are held: those that run, those that follow, but no more than a rate allows within a lease."""
+    depth = concurrency + options.prefetch
+    if options.rate is not None:
+        depth = min(depth, max(1, options.rate.count * options.lease_ms // options.rate.per_ms))
+    return depth
