@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
+    "client": {"errors", "core"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.
@@ -32,6 +33,7 @@ NOT_IN_CORE = {
 # Packages of the extras: importing the engine must not even look for them.
 EXTRAS = {
     *("pyspark", "redis", "pyarrow", "obstore", "uvloop", "httptools", "h2", "prometheus_client", "typer", "rich"),
+    *("aiohttp", "urllib3"),
 }
 
 MODULES = sorted(SRC.glob("tenure/**/*.py"))
@@ -99,7 +101,7 @@ importlib.import_module({module!r})
 """
 
 
-@pytest.mark.parametrize("module", ["tenure", "tenure.errors", "tenure.core", "tenure.log", "tenure.broker"])
+@pytest.mark.parametrize("module", ["tenure", "tenure.errors", "tenure.core", "tenure.log", "tenure.broker", "tenure.client"])
 def test_importing_the_engine_looks_for_no_extra(module: str):
     code = LOOKOUT.format(extras=EXTRAS, module=module)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

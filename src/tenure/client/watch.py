@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
-from tenure.client.answers import decode
+from tenure.client.answers import decode, decode_text
 from tenure.client.calls.calling import posting
 from tenure.client.core import Core
 from tenure.client.encode import path_of
@@ -34,7 +34,6 @@ __all__ = ["Events", "Watch", "WatchEvent"]
 
 T = TypeVar("T")
 WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
-_BAD_ANSWER = "the stream is not what this client knows"
 
 
 class _Resuming(ABC, Generic[T]):
@@ -87,10 +86,7 @@ class _Resuming(ABC, Generic[T]):
         for frame in self._frames.feed(chunk):
             if frame.event == b"error":
                 raise error_in(frame)
-            try:
-                item = self._parse(frame)
-            except msgspec.DecodeError as error:
-                raise TenureError(f"{_BAD_ANSWER}: {error}", code="bad_answer") from error
+            item = self._parse(frame)
             if item is not None:
                 self._ready.append((item, frame.id))
         if self._ready:
@@ -125,11 +121,11 @@ class _Session(msgspec.Struct):
 
 
 _session = Decoder(_Session)
-_cursors = Decoder(dict[str, int]).decode
-_records = Decoder(Records).decode
-_tombstone = Decoder(Tombstone).decode
-_caught_up = Decoder(CaughtUp).decode
-_topic_deleted = Decoder(TopicDeleted).decode
+_cursors = Decoder(dict[str, int])
+_records = Decoder(Records)
+_tombstone = Decoder(Tombstone)
+_caught_up = Decoder(CaughtUp)
+_topic_deleted = Decoder(TopicDeleted)
 
 
 class Watch(_Resuming[WatchEvent]):
@@ -173,22 +169,20 @@ class Watch(_Resuming[WatchEvent]):
         self._begins = {name: {"from_seq": begin.from_seq} for name, begin in session.topics.items()}
 
     def _reached(self) -> dict[str, int]:
+        """Where we are on each topic: an id is that, written down."""
         text = self.last_event_id
-        try:
-            return _cursors(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        except (ValueError, msgspec.DecodeError) as error:
-            raise TenureError(f"{_BAD_ANSWER}: {error}", code="bad_answer") from error
+        return decode_text(_cursors, urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
     def _parse(self, frame: Frame) -> WatchEvent | None:
         match frame.event:
             case b"record":
-                return _records(frame.data)
+                return decode_text(_records, frame.data)
             case b"tombstone":
-                return _tombstone(frame.data)
+                return decode_text(_tombstone, frame.data)
             case b"caught-up":
-                return _caught_up(frame.data)
+                return decode_text(_caught_up, frame.data)
             case b"topic-deleted":
-                deleted = _topic_deleted(frame.data)
+                deleted = decode_text(_topic_deleted, frame.data)
                 self._gone.add(deleted.topic)
                 return deleted
             case _:
@@ -230,8 +224,8 @@ def watch_options(
     }
 
 
-_lifecycle = Decoder(Lifecycle).decode
-_gap = Decoder(Gap).decode
+_lifecycle = Decoder(Lifecycle)
+_gap = Decoder(Gap)
 
 
 class Events(_Resuming[Lifecycle | Gap]):
@@ -252,4 +246,4 @@ class Events(_Resuming[Lifecycle | Gap]):
         return stream
 
     def _parse(self, frame: Frame) -> Lifecycle | Gap | None:
-        return _gap(frame.data) if frame.event == b"gap" else _lifecycle(frame.data)
+        return decode_text(_gap, frame.data) if frame.event == b"gap" else decode_text(_lifecycle, frame.data)

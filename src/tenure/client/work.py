@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tenure.client.answers import decode_text
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
 from tenure.client.feed import error_in, opened
@@ -14,11 +15,11 @@ from tenure.client.replies import Job
 from tenure.client.sse import FrameReader
 from tenure.client.wire import Request, WireError
 from tenure.core.values import check_whole
-from tenure.errors import Overloaded, TenureError
+from tenure.errors import Overloaded
 
 __all__ = ["Work"]
 
-_jobs = msgspec.json.Decoder(list[Job]).decode
+_jobs = msgspec.json.Decoder(list[Job])
 
 
 class Work:
@@ -60,13 +61,7 @@ class Work:
                 for frame in others:
                     if frame.event == b"error":
                         raise error_in(frame)
-                return self._decode(datas) if datas else []
+                return decode_text(_jobs, b"[%b]" % b",".join(datas)) if datas else []
         except WireError as error:
             raise Overloaded(f"the stream broke: {error.message}", code="disconnected") from error
         return None
-
-    def _decode(self, datas: list[bytes]) -> list[Job]:
-        try:
-            return _jobs(b"[%b]" % b",".join(datas))
-        except msgspec.DecodeError as error:
-            raise TenureError(f"the stream is not what this client knows: {error}", code="bad_answer") from error

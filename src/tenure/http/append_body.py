@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from tenure.core.records import Record
+from tenure.core.surrogates import unveil, veil
 from tenure.errors import Invalid
 from tenure.http.body import check_json, check_wholes, invalid_body, twice
 from tenure.http.message import Request
@@ -65,11 +66,11 @@ def read_append(request: Request, *, records_max: int) -> Append:
     except RecursionError as error:
         raise invalid_body(error) from None
     except msgspec.DecodeError as error:
-        veil = secrets.token_hex(8).encode()
-        veiled = _veil(request.body, veil)
+        word = secrets.token_hex(8).encode()
+        veiled = veil(request.body, word)
         if veiled is None:
             raise invalid_body(error) from None
-        append, datas = _read_veiled(veiled, veil, records_max)
+        append, datas = _read_veiled(veiled, word, records_max)
     if append.body.config is not None:
         check_wholes(append.body.config, "config")
     if max(map(len, datas), default=0) > 2 * DEPTH_MAX:
@@ -141,28 +142,14 @@ def _squeeze(text: bytes) -> bytes:
 # Half a surrogate pair
 
 
-_LONE: Final = re.compile(
-    rb"\\u(?:(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)(?=[dD][c-fC-F][0-9a-fA-F]{2}))"
-)
-
-
-def _veil(body: bytes, veil: bytes) -> bytes | None:
-    """The body with the ``\\u`` of every unpaired surrogate replaced by a word that occurs nowhere else, or None."""
-    backslash = veil[::-1] + veil  # stands for an escaped backslash, whose second half begins no escape
-    if veil in body or not _LONE.search(body):
-        return None
-    return _LONE.sub(veil, body.replace(rb"\\", backslash)).replace(backslash, rb"\\")
-
-
-def _read_veiled(body: bytes, veil: bytes, records_max: int) -> tuple[Append, list[bytes]]:
+def _read_veiled(body: bytes, word: bytes, records_max: int) -> tuple[Append, list[bytes]]:
     try:
         append, datas = _read(body, records_max)
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_body(error) from None
-    if body.count(veil) != sum(data.count(veil) for data in datas):
+    if body.count(word) != sum(data.count(word) for data in datas):
         raise Invalid("a string outside of data holds half of a surrogate pair")
-    datas = [data.replace(veil, rb"\u") for data in datas]
+    datas = [unveil(data, word) for data in datas]
     records: list[bytes | Record] = [
         data if type(record) is bytes else msgspec.structs.replace(record, data=data)  # type: ignore[type-var]
         for record, data in zip(append.records, datas, strict=True)

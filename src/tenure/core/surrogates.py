@@ -1,0 +1,32 @@
+r"""Half a surrogate pair: legal inside of JSON text that is kept byte for byte, and refused by the decoder.
+
+It is written differently while the text around it is decoded, and put back afterwards in what was kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["unveil", "veil"]
+
+_LONE: Final = re.compile(
+    rb"\\u(?:(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)(?=[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
+
+
+def veil(text: bytes, word: bytes) -> bytes | None:
+    """The text with the ``\\u`` of every unpaired surrogate replaced by ``word``; None where there is none.
+
+    ``word`` is one that nobody who wrote the text can have known.
+    """
+    backslash = word[::-1] + word  # stands for an escaped backslash, whose second half begins no escape
+    if word in text or not _LONE.search(text):
+        return None
+    return _LONE.sub(word, text.replace(rb"\\", backslash)).replace(backslash, rb"\\")
+
+
+def unveil(text: bytes, word: bytes) -> bytes:
+    """The text as it was."""
+    return text.replace(word, rb"\u")
