@@ -16,7 +16,9 @@ from tenure import AsyncClient, Broker, Invalid
 from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncWire
 from tenure.testing import ManualClock, memory_broker
+from tenure.testing.app import AppTester
 from tenure.testing.wire import AppWire, LossyWire
+from tenure.worker.app import App
 from tenure.worker.periodic import LOOK_BACK_MS, Periodic, PeriodicLoop, Tick
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -316,6 +318,33 @@ async def test_workers_come_to_a_tick_at_different_moments(site: Site):
 
 async def test_an_app_without_schedules_needs_no_loop(site: Site):
     await asyncio.wait_for(site.loop().run(), 5)
+
+
+async def test_a_periodic_handler_takes_the_tick_or_nothing():
+    app = App()
+    seen: list[object] = []
+
+    @app.periodic("with-tick", every="1h")
+    async def with_tick(tick: Tick) -> None:
+        seen.append(tick.ms)
+
+    @app.periodic("without", every="1h")
+    def without() -> None:
+        seen.append("ran")
+
+    async with AppTester(app, ManualClock(wall_ms=NOON_MS)) as tester:
+        assert await tester.run_until_idle() == 0
+        tester.advance("1h")
+        assert await tester.run_until_idle() == 2
+        assert await tester.run_until_idle() == 0
+    assert seen == [NOON_MS + HOUR_MS, "ran"]
+
+
+def test_a_periodic_handler_that_takes_something_else_is_refused_when_it_is_declared():
+    with pytest.raises(Invalid, match="is a Tick"):
+
+        @App().periodic("report", every="1h")
+        async def report(job: dict[str, int]) -> None: ...
 
 
 @pytest.mark.parametrize(
