@@ -14,6 +14,7 @@ import typer
 from tenure.cli import screen
 from tenure.cli.claim import claim
 from tenure.cli.dead import dead
+from tenure.cli.export import export
 from tenure.cli.inspect import inspect
 from tenure.cli.options import AsJson, Directory
 from tenure.cli.put import put
@@ -80,6 +81,9 @@ def _serve(
     test_clock: Annotated[
         bool | None, typer.Option("--test-clock", help="Serve POST /v0/_test/advance; loopback only.")
     ] = None,
+    events: Annotated[
+        str | None, typer.Option(help="Export lifecycle events to the buffer at this URL: file:///…, s3://….")
+    ] = None,
     settings: Annotated[Path | None, typer.Option(help="A TOML file of settings.", envvar="TENURE_SETTINGS")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")] = None,
 ) -> None:
@@ -95,11 +99,12 @@ def _serve(
         "log_level": log_level,
         "insecure_no_auth": insecure_no_auth,
         "test_clock": test_clock,
+        "events": events,
     }
     raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))
 
 
-for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail):
+for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export):
     app.command()(command)
 app.add_typer(dead, name="dead")
 app.command()(top)

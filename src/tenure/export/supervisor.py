@@ -21,12 +21,23 @@ from tenure.export.exporter import Progress, directory_of
 from tenure.export.settings import ExportSettings
 from tenure.log.checkpoint import CHECKPOINTS
 
-__all__ = ["Supervisor"]
+__all__ = ["Supervisor", "child_arguments"]
 
 log = logging.getLogger("tenure.export")
 
 _TICK_S = 1.0
 _decode = msgspec.json.Decoder(Progress).decode
+
+
+def child_arguments(data: str, events: str, *, log_format: str, log_level: str, settings: ExportSettings) -> list[str]:
+    """The arguments of `tenure export` for an exporter with these settings."""
+    changed = {
+        name: value
+        for name, value in msgspec.structs.asdict(settings).items()
+        if value != getattr(ExportSettings(), name)
+    }
+    sets = [f"--set=export.{name}={value}" for name, value in changed.items()]
+    return ["--data", data, "--events", events, "--log-format", log_format, "--log-level", log_level, *sets]
 
 
 class Supervisor:

@@ -22,6 +22,7 @@ from tenure.broker.broker import Broker
 from tenure.broker.opening import Replay, open_watched
 from tenure.clock import Clock, OffsetClock, SystemClock
 from tenure.errors import Closed, Invalid
+from tenure.export.supervisor import Supervisor, child_arguments
 from tenure.http import openapi
 from tenure.http.app import App, Call, Route
 from tenure.http.auth import Gatekeeper
@@ -83,6 +84,16 @@ class Service:
         self.context.openapi = lambda: document
         self._server: Server | None = None
         self._broker: Broker | None = None
+        self._export: Supervisor | None = None
+        if settings.events:
+            arguments = child_arguments(
+                settings.data,
+                settings.events,
+                log_format=settings.log_format,
+                log_level=settings.log_level,
+                settings=settings.export,
+            )
+            self._export = Supervisor(Path(settings.data), arguments, settings=settings.export)
 
     # Requests
 
@@ -107,6 +118,7 @@ class Service:
             "body_bytes": connections.body_bytes,
             "streams": self.gate.streams_open,
             **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
+            **(self._export.metrics() if self._export is not None else {}),
         }
 
     # Life
@@ -137,6 +149,8 @@ class Service:
         settings = self.settings
         broker = await open_watched(settings.data, clock=self.clock, settings=settings.engine, replay=self.replay)
         self._broker = broker
+        if self._export is not None:
+            self._export.start(broker)
         self.context.opened(broker)
         report = broker.recovery
         if report is not None:
@@ -167,12 +181,16 @@ class Service:
             draining = asyncio.create_task(self._server.drain(self.settings.drain_ms / 1000))
             await asyncio.sleep(0)
             await self.gate.streams_ended(_STREAMS_END_S)
+        if self._export is not None:
+            self._export.quiet()
         try:
             if self._broker is not None:
                 await self._broker.close()
+            if self._export is not None:
+                clean = await self._export.stop(self.settings.drain_ms / 1000)
         finally:
             if draining is not None:
-                clean = await draining
+                clean = await draining and clean
         log.info("stopped" if clean else "stopped; some connections had to be cut")
         return clean
 
