@@ -23,29 +23,58 @@ from tenure.settings import Settings
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient, Client
+    from tenure.worker.app import App
+    from tenure.worker.backoff import Exponential, Fixed
+    from tenure.worker.context import Context
+    from tenure.worker.middleware import Middleware
+    from tenure.worker.periodic import Tick
+    from tenure.worker.task import Task
+    from tenure.worker.verdict import Ack, AckPolicy, Nack, Reject
 
 # Names whose rooms bring packages along that the engine does without: looked for when they are first used.
 _LAZY = {
     "AsyncClient": "tenure.client.client",
     "Client": "tenure.client.client",
+    "Ack": "tenure.worker.verdict",
+    "AckPolicy": "tenure.worker.verdict",
+    "App": "tenure.worker.app",
+    "Context": "tenure.worker.context",
+    "Exponential": "tenure.worker.backoff",
+    "Fixed": "tenure.worker.backoff",
+    "Middleware": "tenure.worker.middleware",
+    "Nack": "tenure.worker.verdict",
+    "Reject": "tenure.worker.verdict",
+    "Task": "tenure.worker.task",
+    "Tick": "tenure.worker.periodic",
 }
 
 __all__ = [
+    "Ack",
+    "AckPolicy",
+    "App",
     "AsyncClient",
     "Broker",
     "Client",
     "Closed",
     "Conflict",
+    "Context",
     "Corrupt",
     "Denied",
+    "Exponential",
+    "Fixed",
     "Indeterminate",
     "Invalid",
     "LeaseLost",
+    "Middleware",
+    "Nack",
     "NotFound",
     "Overloaded",
     "Record",
+    "Reject",
     "Settings",
+    "Task",
     "TenureError",
+    "Tick",
 ]
 
 

@@ -8,6 +8,34 @@ import pytest
 
 # The public modules and what each offers. Adding a module here pins it.
 PUBLIC = {
+    "tenure": [
+        "Ack",
+        "AckPolicy",
+        "App",
+        "AsyncClient",
+        "Broker",
+        "Client",
+        "Closed",
+        "Conflict",
+        "Context",
+        "Corrupt",
+        "Denied",
+        "Exponential",
+        "Fixed",
+        "Indeterminate",
+        "Invalid",
+        "LeaseLost",
+        "Middleware",
+        "Nack",
+        "NotFound",
+        "Overloaded",
+        "Record",
+        "Reject",
+        "Settings",
+        "Task",
+        "TenureError",
+        "Tick",
+    ],
     "tenure.errors": [
         "Closed",
         "Conflict",
@@ -21,7 +49,18 @@ PUBLIC = {
         "TenureError",
     ],
     "tenure.clock": ["Clock", "OffsetClock", "SystemClock"],
-    "tenure.testing": ["History", "HistoryReport", "ManualClock", "SimDisk", "check_history", "memory_broker"],
+    "tenure.testing": [
+        "AppTester",
+        "DeadLetter",
+        "History",
+        "HistoryReport",
+        "ManualClock",
+        "ManualTiming",
+        "QueuedJob",
+        "SimDisk",
+        "check_history",
+        "memory_broker",
+    ],
 }
 
 

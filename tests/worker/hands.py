@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from tenure.client.replies import Delivery, Extended, JobInfo, Raw
+import msgspec
+
+from tenure.client.replies import Delivery, Extended, JobInfo
 from tenure.errors import NotFound, TenureError
 from tenure.testing import ManualClock
 from tenure.testing.timing import ManualTiming
@@ -45,7 +47,7 @@ class Broker:
         self.asked += 1
         if self.fails is not None:
             raise self.fails
-        return JobInfo(topic, seq, 0, Raw(b"1"), "in_flight", history=list(self.history))
+        return JobInfo(topic, seq, 0, msgspec.Raw(b"1"), "in_flight", history=list(self.history))
 
     async def extend(self, topic: str, seqs: list[int], *, lease_ms: int | None, **_: Any) -> Extended:
         self.extended.append(lease_ms)

@@ -38,7 +38,7 @@ def kind(verdict: Verdict | None) -> str | None:
     return None if verdict is None else verdict.kind.value
 
 
-TABLE = {
+TABLE: dict[str, tuple[BaseException | None, list[str | None]]] = {
     # the handler …        ACK_FIRST, ACK, REJECT_ON_ERROR, NACK_ON_ERROR, MANUAL
     "returns": (RETURNS, [None, "ack", "ack", "ack", None]),
     "raises": (RAISES, [None, "ack", "reject", "nack", None]),

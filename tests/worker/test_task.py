@@ -34,7 +34,7 @@ def emails(app: App):
 
 async def test_calling_a_task_calls_the_function():
     send = emails(fresh_app())
-    assert await send(Email("me"), None) == "me"  # type: ignore[arg-type]
+    assert await send(Email("me"), None) == "me"
     assert (send.__name__, send.__doc__, send.queue) == ("send", "Send one mail.", "emails")
     assert "send" in repr(send)
 

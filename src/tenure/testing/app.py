@@ -169,13 +169,12 @@ class AppTester:
 
     async def _settle(self, job: HeldJob, verdict: Verdict) -> bool:
         job.settled = True
-        held = {"node": job.node, "lease_ids": [job.lease_id]}
         if verdict.kind is VerdictKind.ACK:
-            return bool((await self.client.ack(job.topic, [job.seq], **held)).count)
+            return bool((await self.client.ack(job.topic, [job.seq], lease_ids=[job.lease_id])).count)
         settled = await self.client.nack(
             job.topic,
             [job.seq],
-            **held,
+            lease_ids=[job.lease_id],
             delay_ms=verdict.delay_ms,
             reason=verdict.reason,
             dead=verdict.kind is VerdictKind.REJECT,

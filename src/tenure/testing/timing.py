@@ -28,11 +28,11 @@ class ManualTiming:
 
     async def sleep_ms(self, ms: float) -> None:
         """Return once the clock has moved by ``ms``; other tasks get their turn in any case."""
-        await asyncio.sleep(0)
-        if ms > 0:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            heappush(self._sleepers, (self.now_ms() + ms, next(self._order), future))
-            await future
+        if ms <= 0:
+            return await asyncio.sleep(0)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._sleepers, (self.now_ms() + ms, next(self._order), future))
+        await future
 
     @property
     def sleeping(self) -> int:

@@ -132,8 +132,8 @@ class Handling:
 
     async def _limited(self, running: Coroutine[Any, Any, object], limit_ms: int) -> None:
         """Await ``running``, or stop it and raise TimeoutError once ``limit_ms`` have passed on our clock."""
-        work = asyncio.ensure_future(running)
         alarm = asyncio.ensure_future(self.timing.sleep_ms(limit_ms))
+        work = asyncio.ensure_future(running)
         try:
             await asyncio.wait((work, alarm), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
