@@ -216,17 +216,19 @@ class Acker:
             self._wake()
 
     async def _call(self, kind: _Kind, lot: _Lot) -> Settled | Extended:
-        seqs, lease_ids = list(lot), [lease_id for lease_id, _ in lot.values()]
-        client, topic, node = self._client, self.topic, self._node
+        client, topic, node, seqs = self._client, self.topic, self._node, list(lot)
+        fences = [lease_id for lease_id, _ in lot.values()]
+        # One lease fences all of its jobs: less to write and to read.
+        ids, one = (None, fences[0]) if fences.count(fences[0]) == len(fences) else (fences, None)
         match kind:
             case _Ack():
-                return await client.ack(topic, seqs, node=node, lease_ids=lease_ids)
+                return await client.ack(topic, seqs, node=node, lease_ids=ids, lease_id=one)
             case _Nack(delay_ms, reason, dead):
                 return await client.nack(
-                    topic, seqs, node=node, lease_ids=lease_ids, delay_ms=delay_ms, reason=reason, dead=dead
+                    topic, seqs, node=node, lease_ids=ids, lease_id=one, delay_ms=delay_ms, reason=reason, dead=dead
                 )
             case _Extend(lease_ms):
-                return await client.extend(topic, seqs, node=node, lease_ids=lease_ids, lease_ms=lease_ms)
+                return await client.extend(topic, seqs, node=node, lease_ids=ids, lease_id=one, lease_ms=lease_ms)
             case _:
                 assert_never(kind)
 
