@@ -265,10 +265,40 @@ async def test_an_append_that_never_arrived_is_made_at_the_next_look(site: Site)
     assert await loop.fire_due(site.clock.wall_ms()) == 1
 
 
-async def test_one_schedule_that_fails_does_not_hold_up_the_others(site: Site):
-    loop = site.loop(Periodic.of("nowhere", every="1h"), hourly())
+async def test_one_schedule_that_fails_does_not_hold_up_the_others(site: Site, caplog: pytest.LogCaptureFixture):
+    await site.broker.put_topic("taken", {"type": "log"})
+    loop = site.loop(Periodic.of("taken", every="1h"), hourly())
     await loop.fire_due(NOON_MS)
     assert await loop.fire_due(NOON_MS + HOUR_MS) == 1
+    assert [record.getMessage()[:46] for record in caplog.records] == ["a tick of taken could not be fired, it is trie"]
+
+
+async def test_a_schedule_whose_queue_nobody_works_at_is_left_alone(site: Site, caplog: pytest.LogCaptureFixture):
+    loop = site.loop(Periodic.of("nowhere", every="1h"))
+    assert await loop.fire_due(NOON_MS) == 0
+    assert await loop.fire_due(NOON_MS + HOUR_MS) == 0
+    assert loop.pause_ms(NOON_MS + HOUR_MS) == MINUTE_MS
+    assert caplog.records == []
+    await site.broker.put_topic("nowhere", QUEUE)
+    assert await loop.fire_due(NOON_MS + HOUR_MS) == 1
+
+
+async def test_the_loop_goes_on_after_what_nobody_foresaw(site: Site, caplog: pytest.LogCaptureFixture):
+    loop = site.loop(hourly())
+    calls = 0
+
+    async def stumble(now_ms: int) -> int:
+        nonlocal calls
+        calls += 1
+        raise ZeroDivisionError
+
+    loop.fire_due = stumble  # type: ignore[method-assign]
+    running = asyncio.create_task(loop.run())
+    while calls < 3:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert "the schedule stumbled, it goes on" in caplog.text
 
 
 async def test_a_restart_of_the_broker_between_two_workers_changes_nothing(tmp_path: Path):

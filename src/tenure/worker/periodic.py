@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from tenure.core.records import Record
-from tenure.errors import Conflict, Invalid, TenureError
+from tenure.errors import Conflict, Invalid, NotFound, TenureError
 from tenure.worker.cron import Cron, Every, Schedule, due_ticks
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.metrics import Stats
@@ -134,20 +134,29 @@ class PeriodicLoop:
         self._failed: set[str] = set()
 
     async def run(self) -> None:
-        """Fire what is due until cancelled; returns at once where nothing is scheduled."""
+        """Fire what is due until cancelled; returns at once where nothing is scheduled.
+
+        It survives what nobody foresaw: a loop that had ended would not be missed until a morning without a report.
+        """
         while self._periodics:
-            await self.fire_due(self._timing.wall_ms())
+            try:
+                await self.fire_due(self._timing.wall_ms())
+            except Exception:
+                log.exception("the schedule stumbled, it goes on")
             await self._timing.sleep_ms(self.pause_ms(self._timing.wall_ms()))
 
     async def fire_due(self, now_ms: int) -> int:
         """Fire every tick that is due and not known to be fired; returns how many jobs this loop appended.
 
-        What goes wrong is logged and tried again by the next call; nothing of it is raised.
+        What goes wrong is logged and tried again by the next call; nothing of it is raised. A schedule whose queue is
+        not there is left alone: no worker has begun to work at it.
         """
         fired_count = 0
         for periodic in self._periodics:
             try:
                 fired_count += await self._fire(periodic, now_ms)
+            except NotFound:
+                continue
             except TenureError as error:
                 self._note_failure(periodic, error)
             else:
