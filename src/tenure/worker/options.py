@@ -119,7 +119,7 @@ def _run(run: str, *, is_async: bool) -> Place:
     """A function that blocks must not run on the loop, and one that awaits has nothing to await with in a thread."""
     if run == "auto":
         return "loop" if is_async else "thread"
-    where = _choice(run, "run", _PLACES)
+    where: Place = _choice(run, "run", _PLACES)
     if where == "loop" and not is_async:
         raise Invalid('run="loop" needs an async function: a blocking one would stop every other job', field="run")
     if where == "thread" and is_async:

@@ -150,8 +150,9 @@ def _misfit(error: Exception) -> str:
     """One line: msgspec's own, or of each of pydantic's errors where it lies and what it says."""
     if isinstance(error, RecursionError):
         text = "nested too deeply"
-    elif callable(errors := getattr(error, "errors", None)):
-        text = "; ".join(f"{_path(e['loc'])}: {e['msg']}" for e in errors(include_url=False)[:_ERRORS_SHOWN_MAX])
+    elif callable(getattr(error, "errors", None)):
+        errors: list[dict[str, Any]] = error.errors(include_url=False)  # type: ignore[attr-defined]
+        text = "; ".join(f"{_path(e['loc'])}: {e['msg']}" for e in errors[:_ERRORS_SHOWN_MAX])
     else:
         text = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return bounded(f"payload does not fit: {' '.join(text.split())}", _SHOWN_BYTES_MAX)
