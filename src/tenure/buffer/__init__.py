@@ -1,0 +1,58 @@
+"""The buffer: byte entries become durable batches on object storage, in one order, for one fenced consumer per group.
+
+Producers keep no state; a manifest of small numbered deltas orders their batches; exactly once where the sink stores
+data and sequence together. ``docs/design/buffer.md`` says why it is safe.
+"""
+
+from tenure.buffer.batch import Batch, Descriptor, Range
+from tenure.buffer.collector import Collected, Collector
+from tenure.buffer.consumer import Consumer, Lag
+from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.inspect import BufferStat, Finding, GroupStat, dump, entries, stat, verify
+from tenure.buffer.metrics import BufferMetrics
+from tenure.buffer.pending import Position, WriteHandle
+from tenure.buffer.producer import Producer
+from tenure.buffer.quarantine import Quarantined, drop_group, quarantine
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import (
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStore,
+    OutcomeUnknown,
+    StoreRefused,
+    open_store,
+)
+
+__all__ = [
+    "Batch",
+    "BufferMetrics",
+    "BufferSettings",
+    "BufferStat",
+    "Collected",
+    "Collector",
+    "Consumer",
+    "Descriptor",
+    "FetchHandle",
+    "Finding",
+    "GroupStat",
+    "Lag",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectMissing",
+    "ObjectStore",
+    "OutcomeUnknown",
+    "Position",
+    "Producer",
+    "Quarantined",
+    "Range",
+    "StoreRefused",
+    "WriteHandle",
+    "drop_group",
+    "dump",
+    "entries",
+    "open_store",
+    "quarantine",
+    "stat",
+    "verify",
+]

@@ -1,0 +1,77 @@
+"""The queue's entries by sequence, wherever they lie: in the tail, or in a run that is read once and kept a while."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+from tenure.buffer.batch import Descriptor
+from tenure.buffer.journal import Journal
+from tenure.buffer.manifest import Entry, Run, RunBody, decode
+from tenure.buffer.naming import run_key
+from tenure.errors import Corrupt
+
+__all__ = ["Catalog"]
+
+_RUNS_KEPT = 4
+
+
+class Catalog:
+    """Looks entries up on the journal's present state."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._kept: OrderedDict[int, list[Entry]] = OrderedDict()
+
+    async def descriptors(self, first_seq: int, count: int) -> list[Descriptor]:
+        """Up to ``count`` descriptors from ``first_seq`` on, without a gap."""
+        found: list[Descriptor] = []
+        async for descriptor in self.walk(first_seq, first_seq + count):
+            found.append(descriptor)
+        return found
+
+    async def walk(self, low: int, high: int) -> AsyncIterator[Descriptor]:
+        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes."""
+        state = self._journal.state
+        seq, high = max(low, state.first_seq), min(high, state.next_seq)
+        for run in state.runs:
+            if seq < min(run.end_seq, high):
+                entries = await self._run(run)
+                while seq < min(run.end_seq, high):
+                    yield Descriptor.of(seq, entries[seq - run.first_seq], state.buffer)
+                    seq += 1
+        while seq < high:
+            yield Descriptor.of(seq, state.tail[seq - state.tail_seq], state.buffer)
+            seq += 1
+
+    async def find(self, producer: str, ordinals: set[int]) -> dict[int, int]:
+        """The sequences of a producer's committed batches; -1 where the batch was trimmed already."""
+        state = self._journal.state
+        found = dict.fromkeys(ordinals, -1)
+        stretches = [(state.tail_seq, state.tail)]
+        for run in [None, *reversed(state.runs)]:
+            if run is not None:
+                stretches = [(run.first_seq, await self._run(run))]
+            for first, entries in stretches:
+                for seq, entry in enumerate(entries, first):
+                    if entry.producer == producer and entry.ordinal in found:
+                        found[entry.ordinal] = seq
+            if -1 not in found.values():
+                break
+        return found
+
+    async def _run(self, run: Run) -> list[Entry]:
+        if run.first_seq in self._kept:
+            self._kept.move_to_end(run.first_seq)
+            return self._kept[run.first_seq]
+        key = run_key(run.first_seq, run.checksum)
+        data = await self._journal.patient.find(key, self._journal.settings.checkpoint_bytes_max)
+        if data is None:
+            raise Corrupt(f"{key} is missing: the manifest is damaged", code="manifest_missing", key=key)
+        body = decode(RunBody, data, key)
+        if (body.buffer, body.first_seq, len(body.entries)) != (self._journal.state.buffer, run.first_seq, run.count):
+            raise Corrupt(f"{key} is not the run that the manifest names", code="manifest_damaged", key=key)
+        self._kept[run.first_seq] = body.entries
+        while len(self._kept) > _RUNS_KEPT:
+            self._kept.popitem(last=False)
+        return body.entries

@@ -1,0 +1,178 @@
+"""S3, Google, Azure and memory through obstore, with its traps stepped around.
+
+The client is made with the first call of each process: one that was made before a fork hangs in the child. It does not
+retry, as a retried create would report its own first copy as a stranger's. Uploads are one request each, so that no
+half of a multipart is ever visible. A pickled store is its URL: keys come from the environment of whoever loads it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import obstore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.errors import Invalid
+
+__all__ = ["CloudStore"]
+
+# What a URL may say beside the bucket: nothing that is secret.
+_OPTIONS = {
+    "s3": {"endpoint", "region", "virtual_hosted_style_request", "skip_signature"},
+    "gs": set[str](),
+    "az": {"endpoint", "account_name"},
+    "memory": set[str](),
+}
+_MEMORY: dict[str, MemoryStore] = {}
+_unnamed = itertools.count(1)
+_PAGE = 1_000
+_DELETE_PAGE = 1_000
+
+
+class CloudStore:
+    """One bucket, container or memory, below a prefix."""
+
+    def __init__(self, scheme: str, bucket: str, prefix: str, options: dict[str, str]) -> None:
+        if unknown := set(options) - _OPTIONS[scheme]:
+            raise Invalid(f"a {scheme}:// store has no option {sorted(unknown)}; secrets belong in the environment")
+        if scheme == "memory":
+            bucket = bucket or f"unnamed-{next(_unnamed)}"
+        elif not bucket:
+            raise Invalid(f"{scheme}://bucket/prefix: the bucket is missing")
+        self._scheme, self._bucket, self._prefix, self._options = scheme, bucket, prefix, options
+        self._client: tuple[int, Any] | None = None
+
+    @property
+    def url(self) -> str:
+        path = f"/{quote(self._prefix)}" if self._prefix else ""
+        query = f"?{urlencode(self._options)}" if self._options else ""
+        return f"{self._scheme}://{self._bucket}{path}{query}"
+
+    def __reduce__(self) -> tuple[type[CloudStore], tuple[str, str, str, dict[str, str]]]:
+        if self._scheme == "memory":
+            raise Invalid("a memory store lives in one process: it cannot be pickled")
+        return CloudStore, (self._scheme, self._bucket, self._prefix, self._options)
+
+    async def put_new(self, key: str, data: bytes) -> None:
+        await self._put(key, data, "create")
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._put(key, data, "overwrite")
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
+        try:
+            if start or length is not None:
+                wanted = limit_bytes + 1 if length is None else length
+                _check(key, wanted if length is not None else 0, limit_bytes)
+                part = await obstore.get_range_async(self._store(), self._key(key), start=start, length=wanted)
+                _check(key, len(part), limit_bytes)
+                return bytes(part)
+            answer = await obstore.get_async(self._store(), self._key(key))
+            _check(key, answer.meta["size"], limit_bytes)
+            return bytes(await answer.bytes_async())
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, key) from None
+
+    async def head(self, key: str) -> ObjectInfo:
+        try:
+            return self._info(await obstore.head_async(self._store(), self._key(key)))
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, key) from None
+
+    async def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        # obstore's prefix ends at a slash: what follows the last one is compared here.
+        folder, _, rest = prefix.rpartition("/")
+        offset = self._key(max(start_after or "", prefix[:-1] if rest else "")) if (start_after or rest) else None
+        try:
+            pages = obstore.list(self._store(), self._key(folder), offset=offset, chunk_size=_PAGE)
+            async for page in pages:
+                for meta in sorted(page, key=lambda meta: meta["path"]):
+                    info = self._info(meta)
+                    if info.key > prefix and not info.key.startswith(prefix):
+                        return
+                    if info.key.startswith(prefix) and info.key > (start_after or ""):
+                        yield info
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, prefix) from None
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), _DELETE_PAGE):
+            page = [self._key(key) for key in keys[first : first + _DELETE_PAGE]]
+            try:
+                await obstore.delete_async(self._store(), page)
+            except (exceptions.NotFoundError, FileNotFoundError):
+                continue
+            except (exceptions.BaseError, OSError) as error:
+                raise _translated(error, page[0]) from None
+
+    async def now_ms(self) -> int:
+        """What the store stamps on an object written now."""
+        key = f"probe/clock-{secrets.token_hex(8)}"
+        await self.put(key, b"")
+        try:
+            return (await self.head(key)).modified_ms
+        finally:
+            await self.delete([key])
+
+    async def _put(self, key: str, data: bytes, mode: Any) -> None:
+        try:
+            await obstore.put_async(self._store(), self._key(key), data, mode=mode, use_multipart=False)
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, key) from None
+
+    def _store(self) -> Any:
+        if self._client is None or self._client[0] != os.getpid():
+            self._client = (os.getpid(), self._connect())
+        return self._client[1]
+
+    def _connect(self) -> Any:
+        if self._scheme == "memory":
+            return _MEMORY.setdefault(self._bucket, MemoryStore())
+        plain = str(self._options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))).startswith("http://")
+        client: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
+        retry: Any = {"max_retries": 0}
+        options: Any = dict(self._options)
+        try:
+            match self._scheme:
+                case "s3":
+                    return S3Store(self._bucket, config=options, client_options=client, retry_config=retry)
+                case "gs":
+                    return GCSStore(self._bucket, config=options, client_options=client, retry_config=retry)
+                case _:
+                    return AzureStore(self._bucket, config=options, client_options=client, retry_config=retry)
+        except exceptions.BaseError as error:
+            raise StoreRefused(f"cannot open {self.url}: {error}") from None
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}/{key}".strip("/") if self._prefix else key
+
+    def _info(self, meta: Any) -> ObjectInfo:
+        key = meta["path"][len(self._prefix) + 1 :] if self._prefix else meta["path"]
+        return ObjectInfo(key, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+
+def _check(key: str, size: int, limit_bytes: int) -> None:
+    if size > limit_bytes:
+        raise Invalid(f"{key} has {size:,} bytes, the limit is {limit_bytes:,}", code="object_too_large")
+
+
+def _translated(error: Exception, key: str) -> Exception:
+    """The store's own word for what obstore reports; whatever is not known to be harmless is unknown."""
+    match error:
+        case exceptions.AlreadyExistsError() | FileExistsError():
+            return ObjectExists(f"the object is there already: {key}")
+        case exceptions.NotFoundError() | FileNotFoundError():
+            return ObjectMissing(f"no such object: {key}")
+        case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError() | PermissionError():
+            return StoreRefused(f"the store does not allow it: {key}: {error}")
+        case exceptions.NotSupportedError() | exceptions.InvalidPathError() | NotImplementedError():
+            return StoreRefused(f"the store cannot do it: {key}: {error}")
+        case _:
+            return OutcomeUnknown(f"the store failed: {key}: {error}")

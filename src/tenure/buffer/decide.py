@@ -1,0 +1,99 @@
+"""Decisions on a state: the operations of the next delta, or a refusal. No I/O, no clock.
+
+Each returns None where the state already shows what was asked for, which is how a repeated call after a lost reply
+finds out that it has succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Frontier, Op, Skip, State
+from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
+
+__all__ = ["append", "drop", "fence", "frontier", "skip", "start", "void_names"]
+
+
+def append(state: State, entries: Sequence[Entry], *, in_doubt: bool) -> list[Op] | None:
+    """Append what the state does not show yet; all entries are of one producer, ordinals rising.
+
+    Raises Indeterminate where an earlier attempt may have succeeded and the record of it is gone.
+    """
+    record = state.producers.get(entries[0].producer)
+    if record is None and in_doubt and any(entry.name < state.void for entry in entries):
+        raise Indeterminate(
+            "a commit was in doubt for so long that the manifest forgot this producer: "
+            "look for its last batches before producing them again",
+            code="producer_forgotten",
+        )
+    last = -1 if record is None else record.ordinal
+    missing = [entry for entry in entries if entry.ordinal > last]
+    return [Append(missing)] if missing else None
+
+
+def void_names(state: State, entries: Sequence[Entry]) -> set[str]:
+    """The names among the uncommitted entries that must be uploaded anew, under names above the void mark."""
+    record = state.producers.get(entries[0].producer)
+    last = -1 if record is None else record.ordinal
+    return {entry.name for entry in entries if entry.ordinal > last and entry.name < state.void}
+
+
+def start(state: State, group: str, consumer: str, last_acked: int | None, *, groups_max: int) -> list[Op] | None:
+    """A consumer takes the group over; with ``last_acked`` its frontier moves right behind it.
+
+    Raises Invalid for a ``last_acked`` below the frontier or beyond the end.
+    """
+    known = state.groups.get(group)
+    if known is not None and known.consumer == consumer:
+        return None
+    if known is None and len(state.groups) >= groups_max:
+        raise Invalid(f"the buffer has {len(state.groups)} groups already: drop one", code="too_many_groups")
+    epoch, lowest = (0, state.first_seq) if known is None else (known.epoch, known.next_seq)
+    target = lowest if last_acked is None else last_acked + 1
+    if not lowest <= target <= state.next_seq:
+        raise Invalid(
+            f"last_acked={last_acked} of group {group} is "
+            + (
+                f"below its frontier {lowest - 1}" if target < lowest else f"beyond the last batch {state.next_seq - 1}"
+            ),
+            code="bad_frontier",
+            frontier=lowest - 1,
+            last=state.next_seq - 1,
+        )
+    return [Epoch(group, epoch + 1, consumer, target)]
+
+
+def fence(state: State, group: str, epoch: int) -> None:
+    """Raise LeaseLost unless the epoch is the group's present one."""
+    known = state.groups.get(group)
+    if known is None or known.epoch != epoch:
+        raise LeaseLost(
+            f"another consumer of group {group} has started: this one is fenced",
+            code="fenced",
+            group=group,
+            epoch=epoch,
+        )
+
+
+def frontier(state: State, group: str, epoch: int, next_seq: int) -> list[Op] | None:
+    """The group has acknowledged everything below ``next_seq``. Raises LeaseLost when fenced."""
+    fence(state, group, epoch)
+    return [Frontier(group, epoch, next_seq)] if state.groups[group].next_seq < next_seq else None
+
+
+def skip(state: State, group: str, epoch: int, seq: int) -> list[Op] | None:
+    """The group gives up the batch at ``seq``, which must be its next one. Raises LeaseLost, Invalid."""
+    fence(state, group, epoch)
+    following = state.groups[group].next_seq
+    if following == seq + 1:
+        return None
+    if following != seq or seq >= state.next_seq:
+        raise Invalid(f"batch {seq} is not the next one of group {group}: that is {following}", code="bad_frontier")
+    return [Skip(group, epoch, seq)]
+
+
+def drop(state: State, group: str) -> list[Op]:
+    """Forget a group. Raises NotFound."""
+    if group not in state.groups:
+        raise NotFound(f"the buffer has no group {group}", group=group)
+    return [Drop(group)]

@@ -1,0 +1,197 @@
+"""Looking at a buffer without taking part: figures, the folded manifest, its entries, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from tenure.buffer.batch import Descriptor
+from tenure.buffer.catalog import Catalog
+from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.journal import Journal
+from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, RUN
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import ObjectInfo, ObjectStore
+from tenure.errors import Corrupt
+
+__all__ = ["BufferStat", "Finding", "GroupStat", "dump", "entries", "stat", "verify"]
+
+
+class GroupStat(msgspec.Struct, frozen=True):
+    """Where a group stands."""
+
+    group: str
+    epoch: int
+    consumer: str
+    last_acked: int | None
+    lag_batches: int
+    lag_ms: int
+    skipped: int
+
+
+class BufferStat(msgspec.Struct, frozen=True):
+    """A buffer in figures; those with ``total`` count from its beginning."""
+
+    buffer_id: str
+    url: str
+    number: int
+    first_seq: int
+    next_seq: int
+    batches: int
+    batches_total: int
+    entries_total: int
+    bytes_total: int
+    commits_per_batch: float
+    requests_per_gb: float
+    objects_per_hour: float
+    producers: int
+    checkpoint: int
+    floor: int
+    runs: int
+    groups: list[GroupStat]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something ``verify`` saw: ``kind`` is damaged, missing, gap, orphan, void or foreign; the first three harm."""
+
+    kind: str
+    key: str
+    message: str
+    seq: int | None = None
+
+    @property
+    def harmful(self) -> bool:
+        return self.kind in {"damaged", "missing", "gap"}
+
+
+async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> BufferStat:
+    """The buffer's figures. Costs follow from what the manifest counts: a batch is a put, a commit a put and a head."""
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False, writing=False)
+    now_ms = journal.clock.wall_ms()
+    commits = state.number + 1
+    requests = state.next_seq + 2 * commits
+    hours = max(state.ts_ms - _born_ms(state.buffer), 1) / 3_600_000
+    groups = []
+    for name, group in sorted(state.groups.items()):
+        waiting = await Catalog(journal).descriptors(group.next_seq, 1)
+        groups.append(
+            GroupStat(
+                group=name,
+                epoch=group.epoch,
+                consumer=group.consumer,
+                last_acked=group.next_seq - 1 if group.next_seq else None,
+                lag_batches=state.next_seq - group.next_seq,
+                lag_ms=max(0, now_ms - waiting[0].first_ms) if waiting else 0,
+                skipped=group.skipped,
+            )
+        )
+    return BufferStat(
+        buffer_id=state.buffer,
+        url=journal.store.url,
+        number=state.number,
+        first_seq=state.first_seq,
+        next_seq=state.next_seq,
+        batches=state.next_seq - state.first_seq,
+        batches_total=state.next_seq,
+        entries_total=state.entries_total,
+        bytes_total=state.bytes_total,
+        commits_per_batch=commits / state.next_seq if state.next_seq else 0.0,
+        requests_per_gb=requests / (state.bytes_total / 1e9) if state.bytes_total else 0.0,
+        objects_per_hour=(state.next_seq + commits) / hours,
+        producers=len(state.producers),
+        checkpoint=state.checkpoint,
+        floor=state.floor,
+        runs=len(state.runs),
+        groups=groups,
+    )
+
+
+async def dump(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> dict[str, Any]:
+    """The folded manifest as plain values, ready for JSON."""
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False, writing=False)
+    plain: dict[str, Any] = msgspec.to_builtins(state)
+    plain["groups"] = {name: msgspec.structs.asdict(group) for name, group in state.groups.items()}
+    plain["producers"] = {name: msgspec.structs.asdict(record) for name, record in state.producers.items()}
+    plain["runs"] = [msgspec.structs.asdict(run) for run in state.runs]
+    plain["tail"] = [
+        {"seq": seq, **msgspec.structs.asdict(entry)} for seq, entry in enumerate(state.tail, state.tail_seq)
+    ]
+    return plain
+
+
+async def entries(
+    store: ObjectStore | str, low: int | None = None, high: int | None = None, *, settings: BufferSettings | None = None
+) -> AsyncIterator[Descriptor]:
+    """The batches from ``low`` up to, not including, ``high`` that the buffer still holds, in order."""
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False, writing=False)
+    bounds = (state.first_seq if low is None else low, state.next_seq if high is None else high)
+    async for descriptor in Catalog(journal).walk(*bounds):
+        yield descriptor
+
+
+async def verify(
+    store: ObjectStore | str, *, settings: BufferSettings | None = None, data: bool = True
+) -> AsyncIterator[Finding]:
+    """What is wrong or odd: damaged and missing batches, gaps in the manifest, orphans, foreign files.
+
+    ``data=False`` looks at sizes only and downloads nothing. Raises Corrupt if the manifest itself cannot be followed.
+    """
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False, writing=False)
+    fetcher = FetchHandle(journal.store.inner, settings=settings)
+    referenced = set[str]()
+    listed = {info.key: info async for info in journal.patient.listed("data/")}
+    expected = state.first_seq
+    async for descriptor in Catalog(journal).walk(state.first_seq, state.next_seq):
+        if descriptor.seq != expected:
+            yield Finding("gap", descriptor.location, f"batch {expected} is missing in the manifest", expected)
+        expected = descriptor.seq + 1
+        referenced.add(descriptor.location)
+        if (
+            finding := await _look_at(descriptor, listed.get(descriptor.location), fetcher if data else None)
+        ) is not None:
+            yield finding
+    for key in sorted(set(listed) - referenced):
+        yield _unreferenced(key, state.void)
+    async for info in journal.patient.listed(""):
+        if not info.key.startswith(("data/", "probe/", "quarantine/")) and not _ours(info.key):
+            yield Finding("foreign", info.key, "not a file of the buffer; it is left alone")
+
+
+async def _look_at(descriptor: Descriptor, info: ObjectInfo | None, fetcher: FetchHandle | None) -> Finding | None:
+    if info is None:
+        return Finding("missing", descriptor.location, "the batch is gone", descriptor.seq)
+    if info.bytes != descriptor.bytes:
+        why = f"{info.bytes:,} bytes instead of {descriptor.bytes:,}"
+        return Finding("damaged", descriptor.location, why, descriptor.seq)
+    try:
+        if fetcher is not None:
+            await fetcher.fetch(descriptor)
+    except Corrupt as error:
+        return Finding("damaged", descriptor.location, error.message, descriptor.seq)
+    return None
+
+
+def _unreferenced(key: str, void: str) -> Finding:
+    if (found := BATCH.fullmatch(key)) is None:
+        return Finding("foreign", key, "not a batch of the buffer; it is left alone")
+    if found[1] < void:
+        return Finding("void", key, "collected, and not deleted yet")
+    return Finding("orphan", key, "not committed, or acknowledged and not collected yet")
+
+
+def _ours(key: str) -> bool:
+    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED))
+
+
+def _born_ms(buffer_id: str) -> int:
+    """A buffer's id is a ULID: its first ten letters are the time."""
+    value = 0
+    for letter in buffer_id[:10]:
+        value = value << 5 | "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(letter)
+    return value

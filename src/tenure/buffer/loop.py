@@ -1,0 +1,57 @@
+"""One background event loop per process, for callers that block."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from tenure.errors import Invalid
+
+__all__ = ["BackgroundLoop", "background"]
+
+T = TypeVar("T")
+_shared: BackgroundLoop | None = None
+_making = threading.Lock()
+
+
+class BackgroundLoop:
+    """A loop in a daemon thread; it belongs to the process that made it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-buffer", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result, waited for in this thread."""
+        if threading.current_thread() is self._thread or self.pid != os.getpid():
+            work.close()
+            raise Invalid("blocking calls belong in a thread of their own, in the process that opened them")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C in the caller must not leave the work running
+            raise
+
+
+def _forget() -> None:
+    """A child of a fork has neither the thread nor, perhaps, anybody to release the lock."""
+    global _shared, _making
+    _shared, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def background() -> BackgroundLoop:
+    """This process's background loop, made when first asked for: a fork makes its own."""
+    global _shared
+    with _making:
+        if _shared is None or _shared.pid != os.getpid():
+            _shared = BackgroundLoop()
+        return _shared

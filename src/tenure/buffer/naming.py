@@ -1,0 +1,94 @@
+"""Keys of a buffer's objects, and the rising names of its batches."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+__all__ = [
+    "BATCH",
+    "CHECKPOINT",
+    "DELTA",
+    "FREED",
+    "MARKER",
+    "RUN",
+    "RisingNames",
+    "batch_key",
+    "checkpoint_key",
+    "delta_key",
+    "freed_key",
+    "fresh_id",
+    "quarantine_key",
+    "run_key",
+    "successor",
+]
+
+MARKER = "buffer.json"
+BATCH = re.compile(r"data/([0-9A-HJKMNP-TV-Z]{26})\.parquet")
+DELTA = re.compile(r"manifest/(\d{20})\.json")
+CHECKPOINT = re.compile(r"manifest/checkpoint-(\d{20})\.json")
+RUN = re.compile(r"manifest/run-(\d{20})-([0-9a-f]{8})\.json")
+FREED = re.compile(r"manifest/freed-(\d{20})\.json")
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM_BITS = 80
+
+
+class RisingNames:
+    """ULIDs that always rise, also when the clock goes back, and also above a mark that somebody else set."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def next(self, now_ms: int, above: str = "") -> str:
+        """A new name, larger than every one before it and than ``above``."""
+        drawn = (now_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+        floor = max(self._last, _value(above) if above else -1)
+        if drawn <= floor:  # another millisecond's worth of names: nobody else draws from the middle of it by chance
+            drawn = (((floor >> _RANDOM_BITS) + 1) << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+        self._last = drawn
+        return _text(drawn)
+
+
+def fresh_id(now_ms: int) -> str:
+    """A ULID for a producer, a consumer or a buffer."""
+    return _text((now_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS))
+
+
+def successor(name: str) -> str:
+    """The name right above this one."""
+    return _text(_value(name) + 1)
+
+
+def _text(value: int) -> str:
+    return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def _value(text: str) -> int:
+    value = 0
+    for letter in text:
+        value = value << 5 | _ALPHABET.index(letter)
+    return value
+
+
+def batch_key(name: str) -> str:
+    return f"data/{name}.parquet"
+
+
+def delta_key(number: int) -> str:
+    return f"manifest/{number:020}.json"
+
+
+def checkpoint_key(number: int) -> str:
+    return f"manifest/checkpoint-{number:020}.json"
+
+
+def run_key(first_seq: int, checksum: str) -> str:
+    return f"manifest/run-{first_seq:020}-{checksum}.json"
+
+
+def freed_key(block: int) -> str:
+    return f"manifest/freed-{block:020}.json"
+
+
+def quarantine_key(seq: int, group: str) -> str:
+    return f"quarantine/{seq:020}-{group}.json"

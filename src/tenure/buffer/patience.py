@@ -1,0 +1,95 @@
+"""Repeating store calls: bounded, with full jitter, and only what may be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tenure.buffer.metrics import Metered
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
+
+__all__ = ["Patient"]
+
+T = TypeVar("T")
+
+
+class Patient:
+    """A store whose reads, deletes and creates are repeated while their outcome is unknown."""
+
+    def __init__(self, store: Metered, settings: BufferSettings) -> None:
+        self.store = store
+        self._settings = settings
+        self._dice = random.Random()
+
+    async def pause(self, attempt: int, longest_ms: int) -> None:
+        """Wait a random part of a time that doubles with each attempt."""
+        ceiling = min(longest_ms, self._settings.backoff_ms * 2 ** min(attempt, 20))
+        await asyncio.sleep(self._dice.uniform(0, ceiling) / 1000)
+
+    async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The answer of a call that may be repeated; raises OutcomeUnknown once the attempts are used up."""
+        for attempt in range(self._settings.call_attempts_max - 1):
+            try:
+                return await call()
+            except OutcomeUnknown:
+                self.store.metrics.retries += 1
+                await self.pause(attempt, self._settings.backoff_ms_max)
+        return await call()
+
+    async def get(self, key: str, limit_bytes: int) -> bytes:
+        return await self.repeat(lambda: self.store.get(key, limit_bytes=limit_bytes))
+
+    async def find(self, key: str, limit_bytes: int) -> bytes | None:
+        """The object's bytes, or None where there is none."""
+        try:
+            return await self.get(key, limit_bytes)
+        except ObjectMissing:
+            return None
+
+    async def exists(self, key: str) -> bool:
+        try:
+            await self.repeat(lambda: self.store.head(key))
+        except ObjectMissing:
+            return False
+        return True
+
+    async def listed(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        """A listing that goes on behind its last key after a failure."""
+        attempt = 0
+        while True:
+            try:
+                async for info in self.store.list(prefix, start_after):
+                    yield info
+                    start_after, attempt = info.key, 0
+                return
+            except OutcomeUnknown:
+                attempt += 1
+                if attempt >= self._settings.call_attempts_max:
+                    raise
+                self.store.metrics.retries += 1
+                await self.pause(attempt, self._settings.backoff_ms_max)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self.repeat(lambda: self.store.delete(keys))
+
+    async def create(self, key: str, data: bytes) -> bool:
+        """Whether the object at ``key`` is now this one, byte for byte; False means that it is another's.
+
+        A create whose outcome is unknown may still arrive, so the same bytes are created at the same key until it is
+        taken: by either copy of ours, or by somebody else.
+        """
+        try:
+            await self.repeat(lambda: self.store.put_new(key, data))
+        except ObjectExists:
+            return await self.find(key, len(data) + 1_000_000) == data
+        return True
+
+    async def create_own(self, key: str, data: bytes) -> None:
+        """Create an object whose key only we use, or whose content is the same whoever writes it."""
+        try:
+            await self.repeat(lambda: self.store.put_new(key, data))
+        except ObjectExists:
+            return

@@ -1,0 +1,218 @@
+"""The producer: byte entries in, durable batches out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from types import TracebackType
+
+from tenure.buffer.budget import Budget
+from tenure.buffer.journal import Journal
+from tenure.buffer.metrics import BufferMetrics
+from tenure.buffer.pending import PendingBatch, WriteHandle, weight_of
+from tenure.buffer.pipeline import Pipeline
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import ObjectStore
+from tenure.clock import Clock
+from tenure.errors import Closed, Indeterminate, Invalid
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """Gathers entries in memory and flushes them as batches; any number of producers share a buffer.
+
+    ``async with Producer(store) as producer`` starts and closes it. The first one creates the buffer.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore | str,
+        *,
+        settings: BufferSettings | None = None,
+        clock: Clock | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._journal = Journal(store, settings=settings, clock=clock)
+        if name is not None:
+            self._journal.id = name
+        self._settings = self._journal.settings
+        self._budget = Budget(bytes_max=self._settings.inflight_bytes_max, calls_max=self._settings.inflight_calls_max)
+        self._gathering: PendingBatch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pipeline: Pipeline | None = None
+        self._failure: Exception | None = None
+        self._closed = False
+        self._pid = os.getpid()
+
+    @classmethod
+    async def open(
+        cls, store: ObjectStore | str, *, settings: BufferSettings | None = None, clock: Clock | None = None
+    ) -> Producer:
+        """A producer that has started."""
+        producer = cls(store, settings=settings, clock=clock)
+        await producer.start()
+        return producer
+
+    @property
+    def id(self) -> str:
+        return self._journal.id
+
+    @property
+    def last_ordinal(self) -> int:
+        """The ordinal of the last batch that the manifest shows of a producer of this name; -1 where it shows none.
+
+        A ``name`` lets a producer go on where one before it ended. One process at a time may use it.
+        """
+        record = self._journal.state.producers.get(self.id)
+        return -1 if record is None else record.ordinal
+
+    @property
+    def buffer_id(self) -> str:
+        return self._journal.state.buffer
+
+    @property
+    def metrics(self) -> BufferMetrics:
+        self._journal.metrics.inflight_bytes = self._budget.bytes
+        return self._journal.metrics
+
+    async def start(self) -> None:
+        """Open the buffer, or create it. Raises Corrupt, Conflict, StoreRefused, OutcomeUnknown."""
+        if self._pipeline is not None or self._closed:
+            raise Invalid("a producer starts once")
+        self._pid = os.getpid()
+        await self._journal.open(create=True)
+        self._pipeline = Pipeline(self._journal, self._settled, self._halt, first_ordinal=self.last_ordinal + 1)
+
+    async def produce(self, entries: Sequence[bytes], metadata: bytes = b"") -> WriteHandle:
+        """Take the entries in, waiting while the producer is full; ``durable()`` of the handle waits for the store.
+
+        Raises Invalid for no entries, for what is not bytes and for too many of them; Closed once the producer halted.
+        """
+        size = self._checked(entries, metadata)
+        weight = weight_of(size, len(entries))
+        self._raise_if_over()
+        if self._budget.full(weight):
+            self._seal()  # what waits for the timer would only keep us waiting
+        await self._budget.acquire(weight)
+        try:
+            self._raise_if_over()
+        except Closed:
+            self._budget.release(weight, 1)
+            raise
+        return self._gather(entries, size, metadata)
+
+    async def flush(self) -> None:
+        """Return once everything produced before is durable; raises the first failure among it."""
+        self._raise_if_over()
+        self._seal()
+        waiting = [batch.done for batch in self._started().waiting]
+        if waiting:
+            await asyncio.wait(waiting)
+            for done in waiting:
+                done.result()
+
+    async def close(self, deadline_ms: int | None = None) -> None:
+        """Flush, for at most ``deadline_ms``, and stop; handles that are not durable by then hear Indeterminate."""
+        if self._closed:
+            return
+        self._seal()
+        self._closed = True
+        self._budget.fail(Closed("the producer was closed", code="closed"))
+        if self._pipeline is None:
+            return
+        try:
+            waiting = [batch.done for batch in self._pipeline.waiting]
+            if waiting:
+                await asyncio.wait(waiting, timeout=None if deadline_ms is None else deadline_ms / 1000)
+        finally:
+            left = self._pipeline.waiting
+            await self._pipeline.close()
+            for batch in left:
+                batch.fail(Indeterminate("the producer was closed before this was durable", code="closed"))
+            await self._journal.close()
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _checked(self, entries: Sequence[bytes], metadata: bytes) -> int:
+        """The bytes of a call that may be taken."""
+        limits = self._settings
+        if not entries:
+            raise Invalid("produce needs at least one entry; an empty byte string is one")
+        if not all(type(entry) is bytes for entry in entries):
+            raise Invalid("entries are a list of bytes")
+        if type(metadata) is not bytes or len(metadata) > limits.metadata_bytes_max:
+            raise Invalid(f"metadata is at most {limits.metadata_bytes_max:,} bytes")
+        size = sum(map(len, entries))
+        if size > limits.call_bytes_max or len(entries) > limits.call_entries_max:
+            raise Invalid(
+                f"one call takes at most {limits.call_entries_max:,} entries and {limits.call_bytes_max:,} bytes: "
+                f"split these {len(entries):,} entries of {size:,} bytes",
+                code="too_large",
+            )
+        return size
+
+    def _raise_if_over(self) -> None:
+        if self._failure is not None:
+            raise Closed(f"the producer has halted: {self._failure}", code="producer_halted") from self._failure
+        if self._closed:
+            raise Closed("the producer is closed", code="closed")
+        if self._pid != os.getpid():
+            raise Closed("the producer belongs to the process that opened it: open one after the fork", code="forked")
+        self._started()
+
+    def _started(self) -> Pipeline:
+        if self._pipeline is None:
+            raise Invalid("the producer has not started: use `async with`, or await start()")
+        return self._pipeline
+
+    def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
+        """Put the call into the batch being gathered, and flush what has become large enough."""
+        now_ms = self._journal.clock.wall_ms()
+        if self._gathering is not None and self._gathering.bytes + size > self._settings.flush_bytes:
+            self._seal()
+        if self._gathering is None:
+            self._gathering = PendingBatch()
+            self._journal.metrics.unflushed_since_ms = now_ms
+            delay = self._settings.flush_interval_ms / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._seal)
+        handle = self._gathering.add(entries, size, metadata, now_ms)
+        self._journal.metrics.calls += 1
+        self._journal.metrics.entries += len(entries)
+        self._journal.metrics.entry_bytes += size
+        if self._gathering.bytes >= self._settings.flush_bytes:
+            self._seal()
+        return handle
+
+    def _seal(self) -> None:
+        """Hand the gathered batch on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batch, self._gathering = self._gathering, None
+        if batch is not None:
+            self._journal.metrics.unflushed_since_ms = 0
+            self._started().submit(batch)
+
+    def _settled(self, batch: PendingBatch) -> None:
+        """A batch is durable, or failed for good: its room is free again."""
+        if batch.error is None:
+            self._journal.metrics.batches += 1
+            self._journal.metrics.batch_bytes += len(batch.data)
+        self._budget.release(batch.weight, len(batch.calls))
+
+    def _halt(self, error: Exception) -> None:
+        """The manifest cannot be written: everything under way hears it, and every later call."""
+        self._failure = error
+        self._seal()
+        for batch in self._started().waiting:
+            batch.fail(error)
+        self._budget.fail(Closed(f"the producer has halted: {error}", code="producer_halted"))

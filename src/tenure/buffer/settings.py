@@ -1,0 +1,98 @@
+"""Every limit and time of the buffer, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.errors import Invalid
+
+__all__ = ["BufferSettings"]
+
+_MIB = 1 << 20
+
+
+class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a producer, a consumer and a collector may take, hold and wait for."""
+
+    # Producing
+    flush_bytes: int = 64 * _MIB
+    """A batch is flushed when its entries reach this many bytes."""
+    flush_interval_ms: int = 100
+    """A batch is flushed this long after its first entry."""
+    inflight_bytes_max: int = 256 * _MIB
+    """Entry bytes that a producer holds, from produce until they are durable; produce waits beyond."""
+    inflight_calls_max: int = 100_000
+    """Produce calls that are not durable yet; produce waits beyond."""
+    call_bytes_max: int = 128 * _MIB
+    """Entry bytes of one produce call."""
+    call_entries_max: int = 1_000_000
+    """Entries of one produce call."""
+    metadata_bytes_max: int = 64 * 1024
+    """Metadata of one produce call."""
+    uploads_max: int = 4
+    """Batches of one producer that are encoded and uploaded at once."""
+    compression_level: int = 1
+    """zstd's level; 1 costs little and halves most text."""
+
+    # Committing
+    commit_batches_max: int = 512
+    """Batches in one delta."""
+    commit_attempts_max: int = 200
+    """Attempts to take a number against other writers before giving up."""
+    call_attempts_max: int = 8
+    """Attempts of one store call whose outcome is unknown, before it counts as failed."""
+    backoff_ms: int = 10
+    """The first wait after a conflict or a failure; it doubles, with full jitter."""
+    backoff_ms_max: int = 2_000
+    """The longest wait between attempts after a failure."""
+    conflict_ms_max: int = 250
+    """The longest wait between attempts after a conflict: short, so that nobody starves."""
+    reads_max: int = 32
+    """Deltas read at once while catching up."""
+
+    # The manifest
+    run_entries: int = 2_048
+    """Entries that leave the tail for a run object at once."""
+    checkpoint_deltas: int = 256
+    """Deltas between two checkpoints: what an opening has to read at most, or little more."""
+    delta_bytes_max: int = 4 * _MIB
+    """The largest delta that is read or written."""
+    checkpoint_bytes_max: int = 64 * _MIB
+    """The largest checkpoint or run that is read."""
+    initial_groups: tuple[str, ...] = ("default",)
+    """Groups that exist from the first delta, so that nothing is collected before their consumer first starts."""
+    groups_max: int = 1_000
+    """Groups of one buffer."""
+
+    # Consuming
+    ack_every: int = 100
+    """Acks between two durable ones."""
+    poll_ms: int = 100
+    """Between two looks at the manifest while waiting for a batch."""
+    descriptors_max: int = 10_000
+    """Descriptors that one call hands out."""
+    batch_bytes_max: int = 512 * _MIB
+    """The largest object that is fetched."""
+    decoded_bytes_max: int = 1024 * _MIB
+    """The largest batch that is decoded, uncompressed."""
+
+    # Collecting
+    grace_ms: int = 3_600_000
+    """Age, by the store's clock, below which no object is deleted."""
+    retain_for_ms: int = 0
+    """How long batches stay after the slowest group has acknowledged them, for a replay."""
+    forget_producer_ms: int = 86_400_000
+    """Silence after which a producer's record may go, if its last batch was voided."""
+    collect_objects_max: int = 10_000
+    """Objects that one pass deletes."""
+    free_deltas: int = 1_024
+    """Deltas per block that is freed at once; fixed when the buffer is created."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            lowest = 0 if name in {"retain_for_ms", "grace_ms", "forget_producer_ms", "backoff_ms"} else 1
+            if isinstance(value, int) and value < lowest:
+                raise Invalid(f"{name} must be at least {lowest}, not {value}")
+        if self.call_bytes_max > self.inflight_bytes_max:
+            raise Invalid("call_bytes_max must not exceed inflight_bytes_max, or such a call would wait for ever")
