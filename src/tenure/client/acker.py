@@ -68,6 +68,8 @@ class Acker:
     ) -> None:
         self.topic = check_topic_name(topic)
         self.settings = AckerSettings(**options)
+        self.sent_count = 0
+        """Requests so far."""
         self._client = client
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -216,6 +218,7 @@ class Acker:
             self._wake()
 
     async def _call(self, kind: _Kind, lot: _Lot) -> Settled | Extended:
+        self.sent_count += 1
         client, topic, node, seqs = self._client, self.topic, self._node, list(lot)
         fences = [lease_id for lease_id, _ in lot.values()]
         # One lease fences all of its jobs: less to write and to read.

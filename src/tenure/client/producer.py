@@ -29,6 +29,8 @@ class AsyncProducer:
     def __init__(self, client: AsyncClient, topic: str, **options: Unpack[ProducerOptions]) -> None:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
+        self.sent_count = 0
+        """Requests so far."""
         self._client = client
         self._gather: Gather[asyncio.Future[int]] = Gather(self.settings, tell=_tell)
         self._sender: asyncio.Task[None] | None = None
@@ -152,6 +154,7 @@ class AsyncProducer:
         parts = [batch]
         while parts:
             part = parts.pop(0)
+            self.sent_count += 1
             try:
                 produced = await self._client.produce(
                     self.topic, [put.record for put in part], create=self.settings.create

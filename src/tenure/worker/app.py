@@ -16,6 +16,7 @@ from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare
 from tenure.worker.durations import Duration
+from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import TaskKnobs
 from tenure.worker.payload import decoder_for
@@ -66,6 +67,8 @@ class App:
     ) -> None:
         self.url = url
         self.middlewares: list[Middleware] = list(middlewares)
+        self.stats = Stats()
+        """What this process counts, by queue; a worker shows it on its metrics page."""
         self._key = key
         self._node = node
         self._tls = tls
@@ -171,7 +174,7 @@ class App:
     async def through(self, client: AsyncClient, blocking_client: Client) -> AsyncIterator[None]:
         """Use these clients for as long as the block runs, and close them at its end; for tests."""
         before = self._sending, self._blocking
-        self._sending = AsyncSending(client, asyncio.get_running_loop())
+        self._sending = AsyncSending(client, asyncio.get_running_loop(), self.stats)
         self._blocking = BlockingSending(blocking_client)
         try:
             yield
@@ -205,7 +208,7 @@ class App:
     def _on_loop(self) -> AsyncSending:
         loop = asyncio.get_running_loop()
         if self._sending is None or self._sending.loop.is_closed():
-            self._sending = AsyncSending(self.new_client(), loop)
+            self._sending = AsyncSending(self.new_client(), loop, self.stats)
         if self._sending.loop is not loop:
             raise Invalid("the app belongs to another running event loop: from this one, use task.blocking in a thread")
         return self._sending

@@ -28,8 +28,8 @@ _COUNTERS: Final = {
     "heartbeats": "Requests that extended leases.",
     "reconnects": "Times the source of jobs had to be opened again.",
     "settlements": "Requests that carried acks or nacks.",
-    "puts": "Jobs put by this process.",
-    "producer_batches": "Requests that carried the jobs put by this process.",
+    "puts": "Jobs put through the app on its event loop.",
+    "producer_batches": "Requests in which single puts went out together.",
     "ticks": "Ticks of the schedule that this worker was the first to fire.",
 }
 _GAUGES: Final = {

@@ -206,6 +206,7 @@ class Runner:
             log.exception("job %d of %s could not be handled: it comes back after its lease", job.seq, self.queue)
         finally:
             del self._running[job]
+            self._stats.in_flight = len(self._running)
             self._slots.free()
         self._stats.handled(None if verdict is None else verdict.kind, handler_ms=self._timing.now_ms() - started_ms)
         self._end(job, verdict)

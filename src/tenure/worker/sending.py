@@ -14,6 +14,7 @@ import msgspec
 
 from tenure.core.records import Record
 from tenure.errors import Invalid, NotFound
+from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ __all__ = ["AsyncSending", "BlockingSending"]
 class AsyncSending:
     """Puts on an event loop, through one client."""
 
-    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self.client = client
         self.loop = loop
+        self._stats = stats
         self._producers: dict[str, AsyncProducer] = {}
 
     async def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
@@ -43,15 +45,20 @@ class AsyncSending:
         await self.client.close()
 
     async def _append(self, put: Put) -> list[int]:
-        producer = self._producers.get(put.queue)
+        producer, stats = self._producers.get(put.queue), self._stats.queue(put.queue)
         if producer is not None and len(put.records) == 1 and put.records[0].unique_key is None:
             try:
-                return [await producer.put(_record(put.records[0]))]
+                seq = await producer.put(_record(put.records[0]))
             except NotFound:
                 pass  # somebody deleted the queue: declare it again
+            else:
+                stats.puts += 1
+                stats.producer_batches = producer.sent_count
+                return [seq]
         produced = await self.client.produce(
             put.queue, [_record(record) for record in put.records], config=put.task.options.queue_config()
         )
+        stats.puts += len(put.records)
         if producer is None:
             self._producers.setdefault(put.queue, self.client.producer(put.queue, create=False))
         return list(produced.seqs)

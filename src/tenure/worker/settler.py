@@ -108,6 +108,7 @@ class Settler:
     # Out
 
     def _answered(self, entry: _Entry, answer: asyncio.Future[Any]) -> None:
+        self._stats.settlements = self._acker.sent_count
         error = None if answer.cancelled() else answer.exception()
         if error is None:
             self._finish(entry, not answer.cancelled())

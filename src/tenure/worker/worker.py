@@ -23,7 +23,7 @@ from tenure.worker.app import App
 from tenure.worker.declare import declare
 from tenure.worker.executors import places_for
 from tenure.worker.link import Link
-from tenure.worker.metrics import MetricsPage, Stats
+from tenure.worker.metrics import MetricsPage
 from tenure.worker.pace import Slots
 from tenure.worker.periodic import PeriodicLoop
 from tenure.worker.runner import Runner
@@ -55,7 +55,7 @@ class Worker:
         settings: WorkerSettings | None = None,
     ) -> None:
         self.app = app
-        self.stats = Stats()
+        self.stats = app.stats
         self._timing = timing or SystemTiming()
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
