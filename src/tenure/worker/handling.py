@@ -17,6 +17,7 @@ from tenure.worker.job import HeldJob
 from tenure.worker.middleware import Middleware, around_handler
 from tenure.worker.payload import Misfit
 from tenure.worker.task import Task
+from tenure.worker.time_limit import TimeLimit
 from tenure.worker.timing import Timing
 from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
 
@@ -63,7 +64,9 @@ class Handling:
         self._middlewares = tuple(middlewares)
         self._options = task.options
         self._loop = asyncio.get_running_loop()
-        self._is_plain = not middlewares and task.options.time_limit_ms is None
+        limit_ms = task.options.time_limit_ms
+        self._limit = None if limit_ms is None else TimeLimit(limit_ms, timing=timing)
+        self._is_plain = not middlewares and self._limit is None
         self._acks_first = task.options.policy is AckPolicy.ACK_FIRST
         self._returned = None if task.options.policy is AckPolicy.MANUAL else ACKED
 
@@ -122,29 +125,10 @@ class Handling:
         """The handler within its time limit, within the middlewares."""
 
         async def innermost() -> None:
-            limit_ms = self._options.time_limit_ms
-            if limit_ms is None:
-                await self._run(self.task, payload, ctx)
-            else:
-                await self._limited(self._run(self.task, payload, ctx), limit_ms)
+            running = self._run(self.task, payload, ctx)
+            await (running if self._limit is None else self._limit.run(running))
 
         await around_handler(self._middlewares, ctx, innermost)()
-
-    async def _limited(self, running: Coroutine[Any, Any, object], limit_ms: int) -> None:
-        """Await ``running``, or stop it and raise TimeoutError once ``limit_ms`` have passed on our clock."""
-        alarm = asyncio.ensure_future(self.timing.sleep_ms(limit_ms))
-        work = asyncio.ensure_future(running)
-        try:
-            await asyncio.wait((work, alarm), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                raise TimeoutError(f"ran longer than its time limit of {limit_ms} ms")
-            work.result()
-        finally:
-            alarm.cancel()
-            work.cancel()
-            await asyncio.wait((work, alarm))
-            if not work.cancelled():
-                work.exception()  # looked at, so that nobody warns of it
 
     # What becomes of the job
 
