@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Unloadable", "load_app"]
 
 _APP: Final = "app"
+_OURS: Final = frozenset({__file__, importlib.__file__})
 
 
 class Unloadable(Exception):
@@ -79,6 +80,8 @@ def _candidates(name: str) -> str:
 def _their_lines(error: BaseException) -> str:
     """The traceback of somebody's module, from where it begins to be theirs."""
     about = traceback.TracebackException.from_exception(error)
-    ours = [frame for frame in about.stack if frame.filename == __file__ or frame.filename.startswith("<frozen ")]
-    about.stack = traceback.StackSummary.from_list([frame for frame in about.stack if frame not in ours])
+    theirs = [
+        frame for frame in about.stack if frame.filename not in _OURS and not frame.filename.startswith("<frozen ")
+    ]
+    about.stack = traceback.StackSummary.from_list(theirs)
     return "".join(about.format()).rstrip()

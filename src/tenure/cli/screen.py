@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -28,7 +29,6 @@ Shown = tuple[Payload, int]
 """What a command found, ready for JSON, and its exit code."""
 
 _PLAIN_WIDTH = 110
-_ROW_WIDTH = 1 << 16
 
 
 def console_for(stderr: bool = False) -> Console:
@@ -38,15 +38,34 @@ def console_for(stderr: bool = False) -> Console:
 
 
 def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under heads; a head that ends in ``#`` is a column of numbers. Without a terminal, a row is one line,
-    however long it gets.
+    """Print rows under heads; a head that ends in ``#`` is a column of numbers. Without a terminal it is Markdown, and
+    a row is one line, however long it gets.
     """
-    shown = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.MARKDOWN, header_style="bold")
-    for head in heads:
-        shown.add_column(head.rstrip("#"), justify="right" if head.endswith("#") else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(escape(clean(str(cell))) for cell in row))
-    console.print(shown, width=None if console.is_terminal else _ROW_WIDTH, crop=console.is_terminal)
+    names = [head.rstrip("#") for head in heads]
+    right = [head.endswith("#") for head in heads]
+    cells = [[clean(str(cell)) for cell in row] for row in rows]
+    if not console.is_terminal:
+        _plain_table(console, names, right, cells)
+        return
+    shown = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for name, number in zip(names, right, strict=True):
+        shown.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in cells:
+        shown.add_row(*map(escape, row))
+    console.print(shown)
+
+
+def _plain_table(console: Console, names: list[str], right: list[bool], rows: list[list[str]]) -> None:
+    widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+
+    def spell(row: list[str]) -> str:
+        room = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [pad + cell if number else cell + pad for cell, pad, number in zip(row, room, right, strict=True)]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f"{'-' * (width + 1)}{':' if number else '-'}" for width, number in zip(widths, right, strict=True)]
+    lines = ["", spell(names), f"|{'|'.join(rule)}|", *map(spell, rows)]
+    console.out("\n".join(lines), highlight=False)
 
 
 def document(payload: object) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Annotated, Final
 
 import typer
 
+from tenure.cli.loading import Unloadable, load_app
+from tenure.cli.main import PROBLEM
 from tenure.cli.options import duration
+from tenure.cli.remote import exit_code
+from tenure.cli.screen import note, refuse
+from tenure.errors import TenureError
 
 __all__ = ["worker"]
 
@@ -43,3 +50,51 @@ def worker(
 
     The module is imported from the current directory.
     """
+    if log_format not in _FORMATS:
+        raise typer.BadParameter("--log-format is text or json")
+    if log_level not in _LEVELS:
+        raise typer.BadParameter("--log-level is debug, info, warning or error")
+    names = [name for part in queues or [] for name in part.split(",") if name]
+    try:
+        if reload:
+            raise typer.Exit(_reloading(log_format, log_level))
+        found = load_app(app)
+        _configure(log_format, log_level)
+        from tenure.worker.worker import run_app
+
+        code = run_app(
+            found,
+            queues=names or None,
+            concurrency=concurrency,
+            drain_ms=drain,
+            push=not no_push,
+            metrics_port=metrics_port,
+        )
+    except Unloadable as failure:
+        print(failure, file=sys.stderr)
+        note(f"{app} could not be imported: the lines above are from its own module")
+        code = PROBLEM
+    except (TenureError, OSError) as error:
+        code = refuse(error, exit_code(error), as_json=False)
+    raise typer.Exit(code)
+
+
+def _reloading(log_format: str, log_level: str) -> int:
+    """Be the parent of a worker with the same arguments but this one."""
+    from tenure.worker.reload import run_reloading
+
+    _configure(log_format, log_level)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
+    return run_reloading(["-m", "tenure.cli.main", *arguments])
+
+
+def _configure(log_format: str, log_level: str) -> None:
+    """Log to standard error, what handlers log included, unless their module has set up logging by itself."""
+    from tenure.http.logs import configure
+
+    level = getattr(logging, log_level.upper())
+    configure(log_format, level=level)
+    root = logging.getLogger()
+    if not root.handlers:
+        root.handlers[:] = logging.getLogger("tenure").handlers
+        root.setLevel(level)
