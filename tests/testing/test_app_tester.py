@@ -170,13 +170,17 @@ async def test_periodic_tasks_fire_as_the_clock_passes_their_ticks():
     async def nightly(tick: Tick) -> None:
         ticks.append(tick.at.isoformat())
 
+    @app.periodic("daily", every="1d")
+    async def daily() -> None:
+        ticks.append("daily")
+
     async with AppTester(app, clock) as tester:
         assert await tester.run_until_idle() == 0
         tester.advance("1h")
         assert await tester.run_until_idle() == 1
         tester.advance("1d")
-        assert await tester.run_until_idle() == 1
-    assert ticks == ["2026-03-01T03:00:00+00:00", "2026-03-02T03:00:00+00:00"]
+        assert await tester.run_until_idle() == 2
+    assert ticks == ["2026-03-01T03:00:00+00:00", "2026-03-02T03:00:00+00:00", "daily"]
 
 
 async def test_a_time_limit_passes_with_the_clock():

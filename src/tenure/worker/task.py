@@ -58,7 +58,8 @@ class Task(Generic[T]):
         self.options = TaskOptions.of(queue, knobs, is_async=shape.is_async)
         self.payload_type = shape.payload
         self.is_async = shape.is_async
-        self.decode = decoder_for(shape.payload, of=f"task {queue!r}")
+        # A handler that takes no payload does not care what it is: a tick, for one.
+        self.decode = decoder_for(shape.payload, of=f"task {queue!r}") if shape.arity else _ignored
         self.invoke = _invoker(handler, shape.arity)
         """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
 
@@ -137,6 +138,10 @@ def _invoker(handler: Callable[..., Any], arity: int) -> Callable[[Any, Context]
     if arity == 1:
         return lambda payload, ctx: handler(payload)
     return lambda payload, ctx: handler()
+
+
+def _ignored(data: bytes) -> None:
+    return None
 
 
 def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
