@@ -24,6 +24,8 @@ FIELDS: Final = (
     *("address", "topics", "batches", "torn_bytes", "keys", "streams", "signal", "path_length", "reason"),
 )
 """What a line may tell beside its message."""
+JOB_FIELDS: Final = ("queue", "seq", "attempt")
+"""What a worker's line in JSON tells besides; as text, its message begins with them."""
 
 access = logging.getLogger("tenure.http.access")
 
@@ -38,7 +40,7 @@ class _Text(logging.Formatter):
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {"ts": _time(record), "level": record.levelname.lower(), "logger": record.name}
-        line |= {"message": record.getMessage()} | _fields(record)
+        line |= {"message": record.getMessage()} | _fields(record, FIELDS + JOB_FIELDS)
         if record.exc_info:
             line["trace"] = _trace(record)
         return msgspec.json.encode(line, enc_hook=str).decode()
@@ -72,8 +74,8 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    found = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+def _fields(record: logging.LogRecord, names: tuple[str, ...] = FIELDS) -> dict[str, Any]:
+    found = {name: getattr(record, name) for name in names if hasattr(record, name)}
     return {name: one_line(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
