@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from tenure.buffer.budget import Budget
+from tenure.buffer.catalog import Catalog
+from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.pending import PendingBatch, WriteHandle, weight_of
@@ -15,7 +17,7 @@ from tenure.buffer.pipeline import Pipeline
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.clock import Clock
-from tenure.errors import Closed, Indeterminate, Invalid
+from tenure.errors import Closed, Corrupt, Indeterminate, Invalid
 
 __all__ = ["Producer"]
 
@@ -67,6 +69,21 @@ class Producer:
         """
         record = self._journal.state.producers.get(self.id)
         return -1 if record is None else record.ordinal
+
+    async def last_metadata(self) -> bytes | None:
+        """What was said with the last call of a producer of this name; None where its batch is not there any more."""
+        if (ordinal := self.last_ordinal) < 0:
+            return None
+        catalog = Catalog(self._journal)
+        seq = (await catalog.find(self.id, {ordinal}))[ordinal]
+        if seq < 0:
+            return None
+        [descriptor] = await catalog.descriptors(seq, 1)
+        try:
+            batch = await FetchHandle(self._journal.store.inner, settings=self._settings).fetch(descriptor)
+        except Corrupt:
+            return None
+        return batch.ranges[-1].metadata
 
     @property
     def buffer_id(self) -> str:

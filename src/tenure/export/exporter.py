@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from tenure.errors import Conflict
 from tenure.export.follower import Step
 from tenure.export.intents import Intent, Intents
 from tenure.export.resume import Cursor, beginning, cursor_of, keep, kept_position, resume
@@ -29,10 +30,13 @@ _STEPS_A_TURN = 64
 
 
 class Outlet(Protocol):
-    """A buffer, as the exporter sees it: ``ordinal`` is that of its last batch in there, -1 for none."""
+    """A buffer, as the exporter sees it: ``ordinal`` is that of its last batch in there, -1 for none, and ``recalled``
+    what was said with that batch, where it is still there.
+    """
 
     buffer: str
     ordinal: int
+    recalled: bytes
 
     async def send(self, rows: list[bytes], metadata: bytes) -> None:
         """Commit the rows as one batch, the next ordinal, and return once it is durable."""
@@ -40,9 +44,12 @@ class Outlet(Protocol):
 
 
 class Progress(msgspec.Struct):
-    """How far an exporter has come since it was started; ``batch`` is the last one of the log that is told."""
+    """How far an exporter has come since it was started; ``batch`` is the last one of the log that is told, and from
+    ``kept_batch`` on it needs the log to begin anew.
+    """
 
     batch: int = 0
+    kept_batch: int = 0
     rows: int = 0
     gaps: int = 0
     calls: int = 0
@@ -57,8 +64,18 @@ class Chunk(NamedTuple):
 
 
 def directory_of(data: Path) -> Path:
-    """Where an exporter keeps what it needs, beside the log that it follows."""
+    """Where an exporter keeps what it needs, beside the log that it follows; a directory in it for each buffer."""
     return data / "export"
+
+
+class About(msgspec.Struct, frozen=True):
+    """What is said with each call, for people and for an exporter that has lost its directory."""
+
+    first_batch: int
+    last_batch: int
+    rows: int
+    position: Position
+    ts: int
 
 
 class Exporter:
@@ -74,20 +91,38 @@ class Exporter:
         self._outlet = outlet
         self._told = told
         self._log = PosixDisk(data, create=False)
-        self._own = PosixDisk(directory_of(data))
-        self._own.lock()
+        self._lock = PosixDisk(directory_of(data))
+        self._lock.lock()
+        self._own = PosixDisk(directory_of(data) / outlet.buffer)
         self._intents = Intents(self._own.root / "intents")
-        buffer, kept = outlet.buffer, kept_position(self._own, buffer=outlet.buffer)
-        found = cursor_of(self._intents.known, buffer=buffer, ordinal=outlet.ordinal, kept=kept)
-        self._cursor: Cursor = found or beginning(self._log)
-        self._follower, self._silent_batch, self._first_rows = resume(self._log, self._own, self._cursor, buffer=buffer)
-        self._steps: Iterator[Step] = iter(())
+        kept = kept_position(self._own)
+        self._cursor = self._find_cursor(kept)
+        self._follower, self._silent_batch, self._first_rows = resume(self._log, self._own, self._cursor)
         self._folded_bytes = 0
         self._is_kept = kept is not None
-        self.progress = Progress(batch=self._cursor.position.batch - 1)
+        kept_batch = kept.batch if kept is not None else 0
+        self.progress = Progress(batch=self._cursor.position.batch - 1, kept_batch=kept_batch)
+
+    def _find_cursor(self, kept: Position | None) -> Cursor:
+        outlet = self._outlet
+        found = cursor_of(self._intents.known, ordinal=outlet.ordinal, kept=kept)
+        if found is not None:
+            return found
+        if outlet.ordinal < 0:
+            return beginning(self._log)
+        try:
+            about = msgspec.json.decode(outlet.recalled, type=About)
+        except msgspec.MsgspecError:
+            raise Conflict(
+                f"the buffer holds events of this log, but {self._own.root} does not say which: put back what was "
+                "there, or export to another buffer",
+                code="export_unknown",
+            ) from None
+        return Cursor(about.position, ts=about.ts)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Export until told to stop, then what is there still, and end."""
+        self._told(self.progress)
         while True:
             stopping = stop.is_set()
             is_full = await self._advance()
@@ -104,7 +139,7 @@ class Exporter:
     def close(self) -> None:
         """Let go of the directory."""
         self._intents.close()
-        self._own.unlock()
+        self._lock.unlock()
 
     async def _advance(self) -> bool:
         """Hand over what is new; True where there is more."""
@@ -150,8 +185,8 @@ class Exporter:
         outlet, state = self._outlet, self._follower.state
         ts = state.log_ms + state.wall_offset_ms
         before, after = self._cursor.position, chunk.position
-        self._intents.write(Intent(outlet.buffer, outlet.ordinal + 1, before, after, ts))
-        about = {"first_batch": before.batch, "last_batch": after.batch - 1, "rows": len(chunk.rows)}
+        self._intents.write(Intent(outlet.ordinal + 1, before, after, ts))
+        about = About(before.batch, after.batch - 1, len(chunk.rows), after, ts)
         await outlet.send(chunk.rows, msgspec.json.encode(about))
         self._cursor = Cursor(after, ts=ts)
         self.progress.rows += len(chunk.rows)
@@ -160,5 +195,6 @@ class Exporter:
     def _keep(self) -> None:
         """Keep the fold; every row it stands for is in the buffer, or there was none."""
         if self._follower.position is not None:
-            keep(self._own, self._follower, buffer=self._outlet.buffer)
+            keep(self._own, self._follower)
             self._folded_bytes, self._is_kept = 0, True
+            self.progress.kept_batch = self._follower.position.batch

@@ -25,12 +25,11 @@ _FRONT: Final = Struct("<QII")
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """The batch ``ordinal`` of this exporter in ``buffer`` carries the rows of the log from ``before`` to ``after``.
+    """The batch ``ordinal`` of this exporter in its buffer carries the rows of the log from ``before`` to ``after``.
 
     ``ts`` is when the last of them happened, wall ms.
     """
 
-    buffer: str
     ordinal: int
     before: Position
     after: Position
@@ -60,7 +59,7 @@ class Intents:
         body = _encode(intent)
         self._serial += 1
         data = _FRONT.pack(self._serial, len(body), crc32c(body)) + body
-        assert len(data) <= _SLOT_BYTES, "names of buffers are short"
+        assert len(data) <= _SLOT_BYTES
         os.pwrite(self._file, data, self._serial % 2 * _SLOT_BYTES)
         os.fdatasync(self._file)
         self.known = [intent, *self.known[:1]]

@@ -31,10 +31,13 @@ class BufferOutlet:
         self._producer = Producer(store, name=name)
         self.buffer = ""
         self.ordinal = -1
+        self.recalled = b""
 
     async def __aenter__(self) -> BufferOutlet:
         await self._producer.start()
         self.buffer, self.ordinal = self._producer.buffer_id, self._producer.last_ordinal
+        if self.ordinal >= 0:
+            self.recalled = await self._producer.last_metadata() or b""
         return self
 
     async def __aexit__(

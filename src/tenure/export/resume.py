@@ -7,7 +7,7 @@ it begin at the oldest segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -38,9 +38,8 @@ class Cursor(NamedTuple):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A fold, kept for the next start: it stands for every row that ``buffer`` holds at its position."""
+    """A fold, kept for the next start: every row up to its position is in the buffer."""
 
-    buffer: str
     unknown: dict[int, int]
     state: bytes
 
@@ -57,21 +56,20 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
-def cursor_of(intents: Iterable[Intent], *, buffer: str, ordinal: int, kept: Position | None) -> Cursor | None:
-    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where it has not begun.
+def cursor_of(intents: Sequence[Intent], *, ordinal: int, kept: Position | None) -> Cursor | None:
+    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where nothing was intended.
 
     A buffer forgets producers that were silent for long (``ordinal`` -1). Then a fold that was ``kept`` tells whether
     the last call was committed; where it does not, its rows are sent once more, under the same names.
     """
-    own = [intent for intent in intents if intent.buffer == buffer]
-    for intent in own:
+    for intent in intents:
         if intent.ordinal == ordinal:
             return Cursor(intent.after, ts=intent.ts)
         if intent.ordinal == ordinal + 1:
             return Cursor(intent.before, doubted=intent.after, ts=intent.ts)
-    if not own:
+    if not intents:
         return None
-    newest = own[0]
+    newest = intents[0]
     is_committed = kept is not None and kept.batch >= newest.after.batch
     return Cursor(newest.after if is_committed else newest.before, ts=newest.ts)
 
@@ -88,30 +86,30 @@ def beginning(log: Disk) -> Cursor:
     return Cursor(Position(head.number, HEAD_BYTES, head.first_batch, 0, head.crc))
 
 
-def keep(disk: Disk, follower: Follower, *, buffer: str) -> None:
+def keep(disk: Disk, follower: Follower) -> None:
     """Keep a fold whose rows are all in the buffer. A cache: where it cannot be written, a restart takes longer."""
     assert follower.position is not None
     follower.state.forget_segments(follower.position.segment + 1)
-    payload = _encode(Kept(buffer, follower.unknown, dump_checkpoint(follower.state)))
+    payload = _encode(Kept(follower.unknown, dump_checkpoint(follower.state)))
     try:
         checkpoint.save(disk, follower.position, payload)
     except (Overloaded, Corrupt):
         return
 
 
-def kept_position(disk: Disk, *, buffer: str) -> Position | None:
+def kept_position(disk: Disk) -> Position | None:
     """The position of the newest fold that was kept."""
-    return next((position for position, _ in _kept(disk, buffer)), None)
+    return next((position for position, _ in _kept(disk)), None)
 
 
-def resume(log: Disk, own: Disk, cursor: Cursor, *, buffer: str) -> Resumed:
+def resume(log: Disk, own: Disk, cursor: Cursor) -> Resumed:
     """A follower that goes on behind the cursor. ``own`` is the directory that `keep` writes to.
 
     Where the log does not go through the cursor, that is told as a gap and the oldest segment is the beginning; where
     it was trimmed past the cursor, the follower tells it.
     """
     at, is_there = cursor.position, _goes_through(log, cursor.position)
-    for start, kept in _kept(own, buffer):
+    for start, kept in _kept(own):
         if (is_there or start.batch >= at.batch) and _goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
             return Resumed(follower, at.batch - 1, [])
@@ -136,14 +134,12 @@ def _from_broker(log: Disk, *, before: int) -> Follower:
     return Follower(log)
 
 
-def _kept(disk: Disk, buffer: str) -> Iterator[tuple[Position, Kept]]:
+def _kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
     for position, payload in checkpoint.load(disk):
         try:
-            kept = _decode(payload)
+            yield position, _decode(payload)
         except msgspec.MsgspecError:
             continue
-        if kept.buffer == buffer:
-            yield position, kept
 
 
 def _goes_through(log: Disk, position: Position) -> bool:

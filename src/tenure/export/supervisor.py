@@ -11,15 +11,13 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from tenure.broker.broker import Broker
 from tenure.errors import TenureError
-from tenure.export.exporter import Progress, directory_of
+from tenure.export.exporter import Progress
 from tenure.export.settings import ExportSettings
-from tenure.log.checkpoint import CHECKPOINTS
 
 __all__ = ["Supervisor", "child_arguments"]
 
@@ -43,8 +41,7 @@ def child_arguments(data: str, events: str, *, log_format: str, log_level: str, 
 class Supervisor:
     """One exporter and what a broker does for it. ``start``, then ``quiet`` before the broker closes, then ``stop``."""
 
-    def __init__(self, data: Path, arguments: Sequence[str], *, settings: ExportSettings) -> None:
-        self._data = data
+    def __init__(self, arguments: Sequence[str], *, settings: ExportSettings) -> None:
         self._command = [sys.executable, "-m", "tenure.cli.main", "export", "--child", *arguments]
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
@@ -100,10 +97,8 @@ class Supervisor:
                 broker.mark_time()
 
     def _attend(self, broker: Broker) -> None:
-        """Keep the log from where the exporter would begin if it were started now."""
-        kept = (directory_of(self._data) / CHECKPOINTS).glob("*.checkpoint")
-        newest = max((int(path.stem) for path in kept if path.stem.isdigit()), default=1)
-        broker.pin(newest - 1, bytes_max=self._settings.pinned_bytes_max)
+        """Keep the log from where the exporter would begin if it were started now; all of it until that is known."""
+        broker.pin(max(self.progress.kept_batch - 1, 0), bytes_max=self._settings.pinned_bytes_max)
 
     # The exporter
 
@@ -133,5 +128,5 @@ class Supervisor:
             with suppress(msgspec.MsgspecError):
                 now = _decode(line)
                 totals = (before.rows + now.rows, before.gaps + now.gaps, before.calls + now.calls)
-                self.progress = Progress(now.batch, *totals)
+                self.progress = Progress(now.batch, now.kept_batch, *totals)
         return await self._process.wait()

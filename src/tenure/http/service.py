@@ -93,7 +93,7 @@ class Service:
                 log_level=settings.log_level,
                 settings=settings.export,
             )
-            self._export = Supervisor(Path(settings.data), arguments, settings=settings.export)
+            self._export = Supervisor(arguments, settings=settings.export)
 
     # Requests
 
