@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenure import Invalid
-from tenure.worker.metrics import MetricsPage, Stats
+from tenure.worker.metrics import MetricsPage, Stats, StatsCollector
 from tenure.worker.verdict import VerdictKind
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "watch-your-workers.md"
 WITHOUT = """
 import sys
 class Missing:
@@ -96,6 +99,13 @@ def test_every_number_of_a_queue_is_on_the_page_and_moves(page: MetricsPage, sta
     assert found["tenure_worker_prefetched"]["mail",] == 9
     mail.in_flight = 0
     assert scrape(page)["tenure_worker_in_flight"]["mail",] == 0
+
+
+def test_every_metric_is_in_the_documentation(stats: Stats):
+    stats.queue("mail")
+    families = {family.name for family in StatsCollector(stats).collect()}
+    told = set(re.findall(r"`(tenure_worker_\w+?)(?:_total)?`", HOW_TO.read_text()))
+    assert families == told
 
 
 def test_the_process_itself_is_on_the_page(page: MetricsPage):

@@ -14,6 +14,7 @@ from tenure import AsyncClient
 from tenure.worker.app import App
 from tenure.worker.periodic import PeriodicLoop, Tick
 from tenure.worker.timing import SystemTiming
+from tenure.worker.worker import Worker
 from tests.acceptance.http.serving import Serve, servings
 
 HOUR_MS = 3_600_000
@@ -71,3 +72,29 @@ async def test_workers_at_one_tick_make_one_job_also_when_the_broker_is_killed_i
     ticks = [msgspec.json.decode(job.data, type=Tick).ms for job in jobs]
     latest = now_ms - now_ms % HOUR_MS
     assert ticks == [latest - HOUR_MS * back for back in (2, 1, 0)]
+
+
+async def test_two_workers_handle_each_tick_once(serve: Serve):
+    server = serve()
+    handled: list[int] = []
+    enough = asyncio.Event()
+
+    def app() -> App:
+        app = App(server.address)
+
+        @app.periodic("clock", every="1s")
+        async def clock(tick: Tick) -> None:
+            handled.append(tick.ms)
+            if len(handled) == 3:
+                enough.set()
+
+        return app
+
+    workers = [Worker(app()) for _ in range(2)]
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    await asyncio.wait_for(enough.wait(), 60)
+    for worker in workers:
+        worker.stop()
+    await asyncio.gather(*running)
+    assert sorted(set(handled)) == sorted(handled)
+    assert all(tick % 1_000 == 0 for tick in handled)
