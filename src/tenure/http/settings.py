@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,6 +175,19 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("heartbeat_ms must be at least 100")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
+    if settings.events:
+        _check_events(settings.events)
     for name in settings.host_names:
         if host_of(name) != name.lower():
             raise Invalid(f"{shown(name)} is no host name: write it without scheme and port")
+
+
+def _check_events(url: str) -> None:
+    """A buffer that another process can open. Raises Invalid for any other."""
+    if find_spec("pyarrow") is None or find_spec("obstore") is None:
+        raise Invalid("--events needs its extra: pip install tenure[buffer]")
+    from tenure.buffer.store import open_store
+
+    open_store(url)
+    if url.startswith("memory:"):
+        raise Invalid("--events needs a store that another process can reach: file://, s3://, gs:// or az://")
