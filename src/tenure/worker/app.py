@@ -19,7 +19,6 @@ from tenure.worker.durations import Duration
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import TaskKnobs
-from tenure.worker.payload import decoder_for
 from tenure.worker.periodic import Periodic, Tick
 from tenure.worker.sending import AsyncSending, BlockingSending
 from tenure.worker.task import Task, TaskOf
@@ -127,8 +126,6 @@ class App:
                 raise Invalid(
                     f"the payload of {queue!r} is a Tick, because it is periodic; it takes {task.payload_type}"
                 )
-            if task.payload_type is None:  # it takes no argument, and a tick is what it does not look at
-                task.decode = decoder_for(Tick, of=f"task {queue!r}")
             self._add(task)
             self._periodics[queue] = schedule
             return task

@@ -72,8 +72,7 @@ class BlockingSending:
 
     def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
-        if asyncio._get_running_loop() is not None:
-            raise Invalid("task.blocking would stop the event loop that runs here: await task.put(…) instead")
+        _check_no_loop()
         if not middlewares:
             return self._append(put)
         return _run_now(self._hooked(put, middlewares))
@@ -87,6 +86,14 @@ class BlockingSending:
     def _append(self, put: Put) -> list[int]:
         records = [_record(record) for record in put.records]
         return list(self.client.produce(put.queue, records, config=put.task.options.queue_config()).seqs)
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Invalid("task.blocking would stop the event loop that runs here: await task.put(…) instead")
 
 
 def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
