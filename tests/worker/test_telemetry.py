@@ -230,3 +230,12 @@ def test_without_a_provider_of_its_own_it_asks_the_global_one():
 def test_without_opentelemetry_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert "pip install 'tenure[otel]'" in done.stdout
+
+
+def test_a_worker_that_uses_neither_looks_for_neither():
+    code = (
+        "import sys, tenure.worker.worker, tenure.worker.telemetry\n"
+        "print([name for name in ('opentelemetry', 'prometheus_client') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
