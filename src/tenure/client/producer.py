@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["AsyncProducer"]
 
 
+class _Crowd:
+    """Where one call waits for many puts."""
+
+    __slots__ = ("future", "left")
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+        self.left = 0
+
+
+_Waiter = asyncio.Future[int] | _Crowd
+
+
 class AsyncProducer:
     """Gathers concurrent puts to one topic into few requests, and answers each caller once its record is durable.
 
@@ -32,7 +45,7 @@ class AsyncProducer:
         self.sent_count = 0
         """Requests so far."""
         self._client = client
-        self._gather: Gather[asyncio.Future[int]] = Gather(self.settings, tell=_tell)
+        self._gather: Gather[_Waiter] = Gather(self.settings, tell=_tell)
         self._sender: asyncio.Task[None] | None = None
         self._landed = asyncio.Event()
         self._full: asyncio.Future[None] | None = None
@@ -53,9 +66,10 @@ class AsyncProducer:
         A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
         Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
         """
-        put = self._submit((data, tag, meta, delay_ms, deliver_at, unique_key))
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        put = self._submit((data, tag, meta, delay_ms, deliver_at, unique_key), future)
         try:
-            return await put.waiter
+            return await future
         except asyncio.CancelledError:
             self._gather.give_up(put)
             raise
@@ -65,20 +79,22 @@ class AsyncProducer:
 
         Where some fail, the others are stored all the same, and the first error is raised once all have their outcome.
         """
-        puts: list[Put[asyncio.Future[int]]] = []
+        crowd = _Crowd(asyncio.get_running_loop().create_future())
+        puts: list[Put[_Waiter]] = []
         try:
             for item in items:
-                puts.append(self._submit((item, None, None, 0, None, None)))
+                puts.append(self._submit((item, None, None, 0, None, None), crowd))
+                crowd.left += 1
             if puts:
-                await asyncio.wait([put.waiter for put in puts])
+                await crowd.future
         except BaseException:
             for put in puts:
                 self._gather.give_up(put)
-                put.waiter.cancel()
             raise
         for put in puts:
-            put.waiter.exception()  # looked at, all of them, also where an earlier one is raised
-        return [put.waiter.result() for put in puts]
+            if put.error is not None:
+                raise put.error
+        return [put.seq for put in puts]
 
     async def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
@@ -112,14 +128,13 @@ class AsyncProducer:
 
     # Sending
 
-    def _submit(self, given: Given) -> Put[asyncio.Future[int]]:
+    def _submit(self, given: Given, waiter: _Waiter) -> Put[_Waiter]:
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
-        loop = asyncio.get_running_loop()
-        put = Put(given, loop.create_future())
+        put = Put(given, waiter)
         self._gather.add(put)
         if self._sender is None:
-            self._sender = loop.create_task(self._send_all())
+            self._sender = asyncio.create_task(self._send_all())
         elif self._full is not None and self._gather.full and not self._full.done():
             self._full.set_result(None)
         return put
@@ -150,7 +165,7 @@ class AsyncProducer:
             await asyncio.wait({self._full}, timeout=self.settings.linger_ms / 1000)
         self._full = None
 
-    async def _send(self, batch: Batch[asyncio.Future[int]]) -> None:
+    async def _send(self, batch: Batch[_Waiter]) -> None:
         parts = [batch]
         while parts:
             part = parts.pop(0)
@@ -171,11 +186,14 @@ class AsyncProducer:
                 self._gather.accepted(part, produced)
 
 
-def _tell(put: Put[asyncio.Future[int]]) -> None:
-    future = put.waiter
-    if future.done():  # cancelled, and its task has not yet run
-        return
-    if put.error is None:
-        future.set_result(put.seq)
-    else:
-        future.set_exception(put.error)
+def _tell(put: Put[_Waiter]) -> None:
+    waiter = put.waiter
+    if isinstance(waiter, _Crowd):
+        waiter.left -= 1
+        if waiter.left == 0 and not waiter.future.done():
+            waiter.future.set_result(None)
+    elif not waiter.done():  # or it is cancelled, and its task has not yet run
+        if put.error is None:
+            waiter.set_result(put.seq)
+        else:
+            waiter.set_exception(put.error)
