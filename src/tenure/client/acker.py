@@ -90,19 +90,19 @@ class Acker:
         Raises LeaseLost where the job is not the caller's any more, and Indeterminate where an answer was lost and
         nobody can tell whether our own first copy did it.
         """
-        return bool(await self.settle(job.seq, _lease_of(job)))
+        return await self.settle(job.seq, _lease_of(job))
 
     async def nack(
         self, job: Leased, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
     ) -> bool:
         """Give a job back; True once it was. Raises as `ack` does."""
-        return bool(await self.release(job.seq, _lease_of(job), delay_ms=delay_ms, reason=reason, dead=dead))
+        return await self.release(job.seq, _lease_of(job), delay_ms=delay_ms, reason=reason, dead=dead)
 
     async def extend(self, job: Leased, *, lease_ms: int) -> int:
         """Set a job's deadline to now plus ``lease_ms``; returns it in wall ms. Raises as `ack` does."""
         return int(await self._add(_Extend(lease_ms), job.seq, _lease_of(job)))
 
-    def settle(self, seq: int, lease_id: str) -> asyncio.Future[Any]:
+    def settle(self, seq: int, lease_id: str) -> asyncio.Future[bool]:
         """As `ack`, for who gathers futures: neither a task nor a coroutine is made for it."""
         lot = self._open
         if lot is None or seq in lot or len(lot) >= self.settings.batch_seqs_max:
@@ -110,13 +110,13 @@ class Acker:
         if self._pending_count >= self.settings.pending_max:
             raise _no_room()
         self._pending_count += 1
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[bool] = self._loop.create_future()
         lot[seq] = (lease_id, future)
         return future
 
     def release(
         self, seq: int, lease_id: str, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
-    ) -> asyncio.Future[Any]:
+    ) -> asyncio.Future[bool]:
         """As `nack`, for who gathers futures."""
         return self._add(_Nack(delay_ms, reason, dead), seq, lease_id)
 
