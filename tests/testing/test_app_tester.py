@@ -127,6 +127,22 @@ async def test_plain_functions_run_in_threads_and_may_put_and_settle_from_there(
     assert threading.current_thread().name not in threads
 
 
+async def test_a_plain_function_that_returns_an_awaitable_has_failed_and_is_not_acked():
+    app = fresh()
+
+    async def later() -> None: ...
+
+    @app.task("forgotten", retries=0)
+    def forgotten() -> Any:
+        return later()
+
+    async with AppTester(app) as tester:
+        await forgotten.put()
+        await tester.run_until_idle()
+        (letter,) = await tester.dead(forgotten)
+    assert letter.reason.startswith("TypeError: a plain function returned an awaitable")
+
+
 async def test_handlers_may_put_further_jobs_and_an_endless_chain_is_found():
     app = fresh()
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tenure.errors import LeaseLost, Overloaded
+from tenure.errors import Indeterminate, LeaseLost, Overloaded
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
+from tenure.worker.job import HeldJob
 from tenure.worker.middleware import CallNext, Middleware
 from tenure.worker.task import Task
 from tenure.worker.verdict import ACKED, Ack, AckPolicy, Nack, Reject, Verdict, VerdictKind
@@ -75,6 +76,32 @@ async def test_ack_first_settles_before_the_handler_runs_and_does_not_run_a_lost
     bench.taken = False
     assert await bench.handle(b"2") is None
     assert ran == [1]
+
+
+async def test_ack_first_does_not_run_what_it_could_not_surely_ack(monkeypatch: pytest.MonkeyPatch):
+    async def lost_answer(job: HeldJob, verdict: Verdict) -> bool:
+        raise Indeterminate("no answer")
+
+    bench = Bench(task_that(AssertionError("called"), policy=ACK_FIRST))
+    monkeypatch.setattr(bench.handling, "_settle", lost_answer)
+    assert await bench.handle() is None
+
+
+async def test_a_verdict_that_could_not_be_sent_may_be_sent_again(monkeypatch: pytest.MonkeyPatch):
+    async def refused(job: HeldJob, verdict: Verdict) -> bool:
+        raise Overloaded("later")
+
+    @fresh_app().task("emails", policy=MANUAL)
+    async def handler(payload: Any, ctx: Context) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.handling, "_settle", refused)
+            with pytest.raises(Overloaded):
+                await ctx.ack()
+        assert await ctx.ack()
+
+    bench = Bench(handler)
+    assert await bench.handle() is None
+    assert bench.settled == [ACKED]
 
 
 async def test_a_payload_that_does_not_fit_is_rejected_with_the_reason_and_the_handler_is_never_called():
@@ -305,6 +332,15 @@ async def test_a_middleware_that_raises_decides_as_if_the_handler_had():
 
     verdict = await Bench(task_that(AssertionError("called")), Refusing()).handle()
     assert verdict == Verdict(VerdictKind.REJECT, None, "not on Sundays")
+
+
+async def test_a_middleware_that_fails_when_it_is_told_costs_nobody_the_verdict(caplog: pytest.LogCaptureFixture):
+    class Clumsy(Middleware):
+        def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
+            raise RuntimeError("oops")
+
+    assert await Bench(task_that(None), Clumsy()).handle() == ACKED
+    assert "Clumsy failed in its verdict hook" in caplog.text
 
 
 async def test_a_misfit_is_told_to_middlewares_too():

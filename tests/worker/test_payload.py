@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from uuid import UUID
 
@@ -176,6 +177,9 @@ async def both(job: Email, ctx: OrderedDict[str, str]) -> None: ...
 def untyped(job): ...
 
 
+async def with_more(more: str, job: Email) -> None: ...
+
+
 class CallableObject:
     async def __call__(self, job: Email) -> None: ...
 
@@ -192,6 +196,7 @@ class CallableObject:
         (CallableObject(), 1, Email, True),
         (CallableObject().method, 1, Order, False),
         (lambda job, ctx: None, 2, Any, False),
+        (partial(with_more, "x"), 1, Email, True),
     ],
 )
 def test_the_shape_of_a_handler_is_read_from_its_signature(handler: Any, arity: int, payload: Any, is_async: bool):
@@ -220,7 +225,17 @@ def keyword(*, job: int) -> None: ...
 def gathering(*jobs: int) -> None: ...
 
 
-@pytest.mark.parametrize("handler", [three, keyword, gathering, 5, "send"])
+def yielding(job: int) -> Iterator[int]:
+    yield job
+
+
+async def yielding_later(job: int) -> AsyncIterator[int]:
+    yield job
+
+
+@pytest.mark.parametrize(
+    "handler", [three, keyword, gathering, yielding, yielding_later, CallableObject.method, 5, "send"]
+)
 def test_other_shapes_are_refused(handler: Any):
     with pytest.raises(Invalid, match="must"):
         shape_of(handler)

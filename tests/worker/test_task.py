@@ -159,6 +159,15 @@ async def test_a_put_that_cannot_be_meant_is_refused_before_anything_is_sent(how
         await emails(fresh_app()).put(Email("me"), **how)
 
 
+async def test_what_cannot_be_written_is_refused_by_its_name():
+    send = emails(fresh_app())
+    with pytest.raises(Invalid, match="put one at a time"):
+        await send.put_many([Email("a")], unique="x")
+    async with lines(send.app):
+        with pytest.raises(Invalid, match="meta cannot be written as JSON"):
+            await send.put(Email("a"), meta={"a": object()})
+
+
 class Stamping(Middleware):
     """Writes its name into what is put."""
 

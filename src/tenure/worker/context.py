@@ -139,7 +139,11 @@ class Context:
         if self.job.settled or self.job.lost:
             return False
         self.job.settled = True
-        return await self._hands.settle(self.job, verdict)
+        try:
+            return await self._hands.settle(self.job, verdict)
+        except BaseException:
+            self.job.settled = False  # nobody knows of it yet, or nobody knows whether: it may be sent again
+            raise
 
     def _fields(self) -> dict[str, object]:
         return {"queue": self.queue, "seq": self.seq, "attempt": self.attempt}

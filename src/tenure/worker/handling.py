@@ -80,7 +80,7 @@ class Handling:
             payload = self._decode(job.data)
         except Misfit as misfit:
             return self._told(ctx, self._unfit(misfit, ctx))
-        if self._acks_first and not await ctx.ack():
+        if self._acks_first and not await self._acked_first(ctx):
             return None
         try:
             await (self._run(self.task, payload, ctx) if self._is_plain else self._guarded(payload, ctx))
@@ -120,6 +120,14 @@ class Handling:
         return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
 
     # Around the handler
+
+    async def _acked_first(self, ctx: Context) -> bool:
+        """Whether the job may run: only once it is surely gone from the queue, or it could run again."""
+        try:
+            return await ctx.ack()
+        except TenureError as error:
+            ctx.logger.warning("not run, because its ack could not be sent: %s", error)
+            return False
 
     async def _guarded(self, payload: Any, ctx: Context) -> None:
         """The handler within its time limit, within the middlewares."""
@@ -171,6 +179,10 @@ class Handling:
         return Verdict(VerdictKind.REJECT, None, str(misfit))
 
     def _told(self, ctx: Context, verdict: Verdict | None) -> Verdict | None:
+        """Tell the middlewares; one that fails there must not cost the broker its answer."""
         for middleware in self._middlewares:
-            middleware.verdict(ctx, verdict)
+            try:
+                middleware.verdict(ctx, verdict)
+            except Exception:
+                ctx.logger.exception("%s failed in its verdict hook", type(middleware).__name__)
         return verdict

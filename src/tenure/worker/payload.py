@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -47,9 +48,21 @@ def shape_of(handler: Callable[..., Any], names: dict[str, Any] | None = None) -
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if len(parameters) > 2 or any(parameter.kind not in plain for parameter in parameters):
         raise Invalid(f"{_name(handler)} must take (), (payload) or (payload, ctx)")
-    called = handler if inspect.isroutine(handler) else type(handler).__call__
+    called = _called(handler)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise Invalid(f"{_name(handler)} must not yield: nobody would go on with it")
+    if parameters and parameters[0].name in ("self", "cls"):
+        raise Invalid(f"{_name(handler)} must be a function or a bound method: app.task(queue)(object.method)")
     payload = _annotation(called, parameters[0], names) if parameters else None
     return Shape(len(parameters), payload, inspect.iscoroutinefunction(called))
+
+
+def _called(handler: Any) -> Callable[..., Any]:
+    """The function behind a partial, a callable object or itself."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    called: Callable[..., Any] = handler if inspect.isroutine(handler) else type(handler).__call__
+    return called
 
 
 def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names: dict[str, Any] | None) -> Any:
@@ -82,12 +95,12 @@ def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]
     return decode
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Any, *, what: str = "the payload") -> bytes:
     """Return ``value`` as JSON; Invalid where it has no JSON form."""
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(f"the payload cannot be written as JSON: {error}") from error
+        raise Invalid(f"{what} cannot be written as JSON: {error}") from error
 
 
 def _pydantic(payload: Any) -> Callable[[bytes], Any] | None:

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tenure.core.records import Record
 from tenure.errors import Invalid, NotFound
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
+from tenure.worker.payload import encode
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient, Client
@@ -110,7 +109,7 @@ def _record(outgoing: Outgoing) -> Record:
     return Record(
         data=outgoing.data,
         tag=outgoing.tag,
-        meta=None if outgoing.meta is None else msgspec.json.encode(outgoing.meta),
+        meta=None if outgoing.meta is None else encode(outgoing.meta, what="meta"),
         delay_ms=outgoing.delay_ms,
         deliver_at=outgoing.deliver_at,
         unique_key=outgoing.unique_key,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import update_wrapper
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tenure.errors import Invalid
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
-from tenure.worker.payload import decoder_for, encode, shape_of
+from tenure.worker.payload import Shape, decoder_for, encode, shape_of
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
@@ -60,7 +61,7 @@ class Task(Generic[T]):
         self.is_async = shape.is_async
         # A handler that takes no payload does not care what it is: a tick, for one.
         self.decode = decoder_for(shape.payload, of=f"task {queue!r}") if shape.arity else _ignored
-        self.invoke = _invoker(handler, shape.arity)
+        self.invoke = _invoker(handler, shape)
         """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
 
     @property
@@ -87,14 +88,19 @@ class Task(Generic[T]):
 
     async def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
         """Put jobs in one append, all or none, and return their seqs. What ``how`` says counts for each of them."""
-        records = self._put(items, how)
-        return await self.app.send(records) if records.records else []
+        put = self._put_many(items, how)
+        return await self.app.send(put) if put.records else []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.handler(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<Task {self.queue!r} {getattr(self.handler, '__qualname__', self.handler)}>"
+
+    def _put_many(self, items: Iterable[Any], how: PutManyOptions) -> Put:
+        if "unique" in how:
+            raise Invalid("jobs with a unique key are put one at a time: put(…, unique=…)", field="unique")
+        return self._put(items, how)
 
     def _put(self, items: Iterable[Any], how: PutOptions | PutManyOptions) -> Put:
         fields = _fields(how)
@@ -128,16 +134,31 @@ class BlockingPuts(Generic[T]):
 
     def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
         """As `Task.put_many`; blocks."""
-        put = self._task._put(items, how)
+        put = self._task._put_many(items, how)
         return self._task.app.send_blocking(put) if put.records else []
 
 
-def _invoker(handler: Callable[..., Any], arity: int) -> Callable[[Any, Context], Any]:
-    if arity == 2:
-        return handler
-    if arity == 1:
-        return lambda payload, ctx: handler(payload)
-    return lambda payload, ctx: handler()
+def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Context], Any]:
+    call = handler if shape.is_async else _finished(handler)
+    if shape.arity == 2:
+        return call
+    if shape.arity == 1:
+        return lambda payload, ctx: call(payload)
+    return lambda payload, ctx: call()
+
+
+def _finished(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function that hands out an awaitable has done nothing yet: better a failure than an ack."""
+
+    def call(*args: Any) -> Any:
+        result = handler(*args)
+        if not isawaitable(result):
+            return result
+        if iscoroutine(result):
+            result.close()
+        raise TypeError("a plain function returned an awaitable, which nobody awaits: make it an async function")
+
+    return call
 
 
 def _ignored(data: bytes) -> None:
