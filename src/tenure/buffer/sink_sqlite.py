@@ -98,10 +98,10 @@ class SqliteSink:
         return None if row is None else int(row[0])
 
     def _write(self, commit: Commit, parts: Sequence[Sequence[tuple[Any, ...]]]) -> Written:
-        connection = self._open()
         try:
+            connection = self._open()
             connection.execute("begin immediate")
-        except sqlite3.OperationalError as error:  # somebody else has it locked
+        except (sqlite3.OperationalError, Invalid) as error:  # somebody else has it locked, or the file is away
             return Written(Outcome.NOT_COMMITTED, str(error))
         try:
             last = self._last(connection, commit.buffer)
