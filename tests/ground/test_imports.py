@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
+    "worker": {"errors", "core", "client"},
+    "buffer": {"errors", "clock"},
     "client": {"errors", "core"},
 }
 
@@ -101,7 +103,9 @@ importlib.import_module({module!r})
 """
 
 
-@pytest.mark.parametrize("module", ["tenure", "tenure.errors", "tenure.core", "tenure.log", "tenure.broker", "tenure.client"])
+@pytest.mark.parametrize(
+    "module", ["tenure", "tenure.errors", "tenure.core", "tenure.log", "tenure.broker", "tenure.client"]
+)
 def test_importing_the_engine_looks_for_no_extra(module: str):
     code = LOOKOUT.format(extras=EXTRAS, module=module)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
