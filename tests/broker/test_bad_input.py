@@ -140,6 +140,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "nack": {"topic": "q", "node": "w", "seqs": [1]},
     "extend": {"topic": "q", "node": "w", "seqs": [1], "lease_ms": 1000},
     "work": {"topic": "q", "node": "w"},
+    "detach": {"topic": "q", "node": "w"},
     "redrive": {"topic": "q"},
     "synced": {},
     "jobs": {"topic": "q"},
@@ -188,6 +189,10 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "ack": SETTLE,
     "nack": {**SETTLE, "delay_ms": NOT_WHOLE, "reason": REASON, "dead": NOT_FLAG},
     "extend": {**SETTLE, "lease_ms": [None, *NOT_WHOLE]},
+    "detach": {
+        "topic": [bad for bad in TOPIC if bad is not None],
+        "node": [bad for bad in NODE if bad is not None],
+    },
     "work": {"topic": TOPIC, "node": NODE, "max_count": [None, *NOT_WHOLE], "lease_ms": NOT_WHOLE},
     "redrive": {
         "topic": TOPIC,

@@ -163,3 +163,31 @@ async def test_a_detached_stream_gives_back_what_nobody_has_read(broker: Broker)
     assert numbers(broker)["in_flight"] == 2
     stream.detach()
     assert numbers(broker)["in_flight"] == 0
+
+
+async def test_fault_24_a_stream_whose_worker_is_silent_gets_no_job_twice(broker: Broker, clock: ManualClock) -> None:
+    """A worker that was stopped keeps its connection: the job must not run through its deliveries there."""
+    await make_queue(broker, jobs=1)
+    async with broker.work("q", node="w", max_count=2, lease_ms=1000) as stream:
+        assert await take(stream, 1) == [1]
+        waiting = await start(anext(stream))
+        clock.advance(1001)
+        await turn()
+        assert numbers(broker)["ready"] == 1, "it is there for others"
+        await broker.produce("q", [b"2"])
+        await turn()
+        assert not waiting.done()
+        extended = await broker.extend("q", node="w", seqs=[1], lease_ms=1000)
+        assert extended.skipped == [1], "that it lives is all that it could show"
+        assert (await waiting).seqs == [1, 2]
+
+
+async def test_a_worker_that_gives_word_may_let_a_lease_run_out(broker: Broker, clock: ManualClock) -> None:
+    await make_queue(broker, jobs=2)
+    async with broker.work("q", node="w", max_count=2, lease_ms=1000) as stream:
+        assert await take(stream, 2) == [1, 2]
+        await broker.ack("q", node="w", seqs=[2])
+        waiting = await start(anext(stream))
+        clock.advance(1001)
+        await turn()
+        assert (await waiting).seqs == [1]

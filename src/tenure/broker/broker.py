@@ -202,7 +202,7 @@ class Broker:
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         self._pump.check_open()
-        return self._pump.answer(leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict))
+        return self._pump.answer(leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict), node)
 
     def nack(
         self,
@@ -220,7 +220,7 @@ class Broker:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
         self._pump.check_open()
         return self._pump.answer(
-            leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead)
+            leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead), node
         )
 
     def extend(
@@ -236,7 +236,8 @@ class Broker:
     ) -> Answer[Extension]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
         self._pump.check_open()
-        return self._pump.answer(leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms))
+        extended = leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms)
+        return self._pump.answer(extended, node)
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to

@@ -107,11 +107,6 @@ class Coordinator:
         """Whether anybody waits for jobs of this queue."""
         return topic in self._takers
 
-    def takers(self, topic: Topic | None = None) -> list[Taker]:
-        """Who waits on a queue, or on any."""
-        lists = self._takers.values() if topic is None else [self._takers.get(topic, [])]
-        return [taker for takers in lists for taker in takers]
-
     def add(self, topic: Topic, taker: Taker) -> None:
         """Let somebody wait; where the queue gathers cohorts, the first one opens the window."""
         self._takers.setdefault(topic, []).append(taker)

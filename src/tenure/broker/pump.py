@@ -40,6 +40,7 @@ class Pump:
         self._unsynced = UnsyncedClaims(engine, self.alarms)
         self.readings: dict[Topic, set[Reading]] = {}
         self._subscriptions: list[Subscription] = []
+        self._streams: dict[str, list[WorkStream]] = {}  # by node
         self._closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
@@ -75,8 +76,10 @@ class Pump:
 
     # Answers
 
-    def answer(self, answer: Answer[T]) -> Answer[T]:
-        """The answer to a command that has been carried out."""
+    def answer(self, answer: Answer[T], node: str | None = None) -> Answer[T]:
+        """The answer to a command that has been carried out; ``node`` has shown by it that it lives."""
+        if node in self._streams:
+            self._hear(node)
         self.settle()
         return answer
 
@@ -112,6 +115,11 @@ class Pump:
 
     # Streams
 
+    def _hear(self, node: str) -> None:
+        for stream in self._streams[node]:
+            if stream.heard():
+                self.engine.touched.add(stream.topic)
+
     def open_stream(self, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> WorkStream:
         """Let a stream wait on a queue."""
         self.check_waiters()
@@ -123,6 +131,7 @@ class Pump:
             answer=self.answer_claim,
             on_close=self._close_stream,
         )
+        self._streams.setdefault(stream.node, []).append(stream)
         self.coordinator.add(topic, stream)
         self.coordinator.serve(topic)
         self.settle()
@@ -130,16 +139,19 @@ class Pump:
 
     def detach(self, topic: Topic | None, node: str | None) -> int:
         """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
-        streams = [taker for taker in self.coordinator.takers(topic) if isinstance(taker, WorkStream)]
-        ended = [stream for stream in streams if node is None or stream.node == node]
+        lists = self._streams.values() if node is None else [self._streams.get(node, [])]
+        ended = [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
         for stream in ended:
             stream.detach()
         return len(ended)
 
     def _close_stream(self, stream: WorkStream) -> None:
         self.coordinator.remove(stream.topic, stream)
+        self._streams[stream.node].remove(stream)
+        if not self._streams[stream.node]:
+            del self._streams[stream.node]
         if not self._closed and self.committer.failed is None:
-            leases.release(self.engine, stream.topic, sorted(stream.leases))
+            leases.release(self.engine, stream.topic, stream.leases)
             self.settle()
 
     def subscribe(self, topic: str | None) -> Subscription:

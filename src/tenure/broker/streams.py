@@ -20,6 +20,10 @@ class WorkStream:
 
     ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
     that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
+
+    A worker that lets a lease run out and has said nothing since it got it is taken to be stopped, with its connection
+    open: it gets no more until its node settles or extends something (fault 24). Otherwise every lapse would push it
+    the same jobs again, until their deliveries are used up.
     """
 
     def __init__(
@@ -40,7 +44,9 @@ class WorkStream:
         self.auto_ack = False
         self._answer = answer
         self._on_close = on_close
-        self._numbers: set[int] = set()
+        self._numbers: dict[int, int] = {}  # each lease, and how much the node had said when it was given
+        self._said_count = 0
+        self._is_mute = False
         self._given: deque[Answer[Claim]] = deque()
         self._arrival = asyncio.Event()
         self._error: TenureError | None = None
@@ -51,7 +57,11 @@ class WorkStream:
         queue = self.topic.queue
         if self._closed or queue is None:
             return 0
-        self._numbers = {number for number in self._numbers if number in queue.leases}
+        for number in [number for number in self._numbers if number not in queue.leases]:
+            self._is_mute = self._is_mute or self._numbers[number] == self._said_count
+            del self._numbers[number]
+        if self._is_mute:
+            return 0
         held = 0
         for number in self._numbers:
             part = queue.leases.get(number)
@@ -62,10 +72,16 @@ class WorkStream:
 
     def give(self, answer: Answer[Claim]) -> bool:
         """Take in a claim."""
-        self._numbers.add(answer.reply.lease)
+        self._numbers[answer.reply.lease] = self._said_count
         self._given.append(answer)
         self._arrival.set()
         return False
+
+    def heard(self) -> bool:
+        """Its node settled or extended something; True where that lets it be fed again."""
+        self._said_count += 1
+        was_mute, self._is_mute = self._is_mute, False
+        return was_mute
 
     def refuse(self, error: TenureError) -> None:
         """The queue is gone."""
@@ -73,9 +89,9 @@ class WorkStream:
         self._arrival.set()
 
     @property
-    def leases(self) -> set[int]:
-        """The leases that were delivered here."""
-        return self._numbers
+    def leases(self) -> list[int]:
+        """The leases that were delivered here, in order."""
+        return sorted(self._numbers)
 
     def __aiter__(self) -> WorkStream:
         return self
@@ -92,7 +108,7 @@ class WorkStream:
 
     def detach(self) -> None:
         """Stop, and give back only what nobody has read yet: the rest stays leased until it is settled or runs out."""
-        self._numbers = {answer.reply.lease for answer in self._given}
+        self._numbers = {answer.reply.lease: 0 for answer in self._given}
         self._given.clear()
         self.close()
 
