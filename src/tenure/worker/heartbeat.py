@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from tenure.client.client import AsyncClient
 from tenure.errors import NotFound, TenureError
@@ -97,7 +98,9 @@ class Heartbeat:
         """Give up what nobody confirmed in time, also while an extend is on its way."""
         while True:
             await self._sleep_until(await self._first_deadline())
-            self.expire()
+            expired = self.expire()
+            if expired:
+                await self._give_word(expired)
 
     async def _first_deadline(self) -> int:
         while not self._held:
@@ -109,12 +112,23 @@ class Heartbeat:
         """At most a third of a lease, because something with an earlier deadline may come meanwhile."""
         await self._timing.sleep_ms(max(1, min(due_ms - self._timing.now_ms(), self._lease_ms // 3)))
 
-    def expire(self) -> None:
+    def expire(self) -> list[HeldJob]:
         """Give up everything whose deadline has passed."""
         now_ms = self._timing.now_ms()
-        for job in [job for job in self._held.values() if job.deadline_ms <= now_ms]:
+        expired = [job for job in self._held.values() if job.deadline_ms <= now_ms]
+        for job in expired:
             self.drop(job)
             self._lose(job)
+        return expired
+
+    async def _give_word(self, expired: list[HeldJob]) -> None:
+        """The broker feeds no stream whose worker let a lease run out without a word: tell it that this one lives."""
+        with suppress(TenureError, TimeoutError):
+            first = expired[0]
+            call = self._client.extend(
+                self._queue, [first.seq], node=first.node, lease_ids=[first.lease_id], lease_ms=self._lease_ms
+            )
+            await within(self._timing, self._lease_ms, call)
 
     async def extend_all(self) -> None:
         """Ask about everything held at once, after the broker was gone: what it does not know of is lost."""

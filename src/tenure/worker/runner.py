@@ -171,7 +171,7 @@ class Runner:
             if waiting[0].lost:
                 waiting.popleft()
             elif waiting[0].deadline_ms <= self._timing.now_ms():
-                self._held.expire()  # this process was stopped for a while, and its timers have not rung yet
+                return False  # this process was stopped for a while, and its timers are about to ring
             else:
                 return self._bucket is None or self._paced(self._bucket)
         return False
@@ -232,6 +232,8 @@ class Runner:
         if running is not None:
             log.warning("the lease on job %d of %s is lost: its handler is cancelled", job.seq, self.queue)
             running.cancel()
+        else:
+            self._loop.call_soon(self._fill)
         self._source.freed()
 
     # The end

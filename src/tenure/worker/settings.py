@@ -22,13 +22,13 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     flush_ms: int = 5_000
     """How long the end waits for the last verdicts to be answered."""
     reconnect_min_ms: int = 100
-    reconnect_max_ms: int = 10_000
+    reconnect_max_ms: int = 5_000
     """The wait before the n-th try to reach the broker is drawn from 0 to min * 2**(n - 1), and never above max."""
     first_word_ms: int = 5_000
     """A push stream that has not said a word by then is held back on its way: claims are used instead."""
     silence_ms: int = 45_000
     """A push stream silent for so long is dead; the server sends a heartbeat every 15 s."""
-    push_again_ms: int = 600_000
+    push_again_ms: int = 300_000
     """How long claims are used before a push stream is tried again."""
     poll_wait_ms: int = 20_000
     """How long a claim waits for jobs."""

@@ -32,6 +32,10 @@ log = logging.getLogger("tenure.worker")
 _NO_STREAM = frozenset({404, 405, 406, 501})
 
 
+class _NotPushed(Exception):
+    """Something on the way to the broker, or an old broker, has no streams."""
+
+
 class Source:
     """The jobs of one queue. ``deliver`` takes what comes, ``room`` says how many more may, and ``on_open`` is awaited
     each time that the broker answers again.
@@ -119,11 +123,12 @@ class Source:
                 else:
                     await self._claims()
                 error = Closed("the broker ended the stream", code="disconnected")
+            except _NotPushed as why:
+                log.warning("%s: jobs cannot be pushed, so they are claimed: %s", self._queue, why)
+                self._no_push_until_ms = self._timing.now_ms() + self._settings.push_again_ms
+                continue
             except TenureError as problem:
                 error = problem
-                if self._is_refusal(problem):
-                    self._use_claims(problem.message)
-                    continue
             if self._is_stopping():
                 return
             self._link.down(self._queue, error)
@@ -143,15 +148,6 @@ class Source:
         self._failures = 0
         self._link.up(self._queue)
         await self._on_open()
-
-    def _is_refusal(self, error: TenureError) -> bool:
-        """Whether something between us and the broker, or an old one, has no streams."""
-        no_topic = error.code == "topic_not_found"
-        return self._push and not self._heard_ms and error.detail.get("status") in _NO_STREAM and not no_topic
-
-    def _use_claims(self, why: str) -> None:
-        log.warning("%s: jobs cannot be pushed, so they are claimed: %s", self._queue, why)
-        self._no_push_until_ms = self._timing.now_ms() + self._settings.push_again_ms
 
     # Pushed
 
@@ -175,11 +171,19 @@ class Source:
             reading.cancel()
             await asyncio.wait((reading,))
         if not self._heard_ms:
-            self._use_claims(f"no word came within {settings.first_word_ms} ms")
+            raise _NotPushed(f"no word came within {settings.first_word_ms} ms")
         raise Overloaded("the stream has gone silent", code="disconnected")
 
     async def _stream(self) -> None:
         await self._until_room(0)
+        try:
+            await self._read()
+        except TenureError as error:
+            if not self._heard_ms and error.code != "topic_not_found" and error.detail.get("status") in _NO_STREAM:
+                raise _NotPushed(error.message) from error
+            raise
+
+    async def _read(self) -> None:
         async with self._client.work(self._queue, max_count=self._depth, lease_ms=self._lease_ms) as stream:
             async for jobs in stream:
                 first, self._heard_ms = not self._heard_ms, self._timing.now_ms()

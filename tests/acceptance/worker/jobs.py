@@ -79,7 +79,10 @@ def in_a_thread(order: Order, ctx: Context) -> None:
     note("end", order, ctx)
 
 
-@app.task("process", run="process", **knobs("process"))
+_process: TaskKnobs = {"run": "process", **knobs("process")}
+
+
+@app.task("process", **_process)
 def in_a_process(order: Order, ctx: Context) -> None:
     note("begin", order, ctx)
     while not is_open(order):

@@ -74,11 +74,9 @@ class FixedServing(Serving):
     def spawn(self) -> Serving:
         assert self._process is None or self._process.poll() is not None, "it still runs"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+        program, port = Path(sys.executable).with_name("tenure"), str(self.fixed_port)
         self._process = subprocess.Popen(
-            [
-                *(Path(sys.executable).with_name("tenure"), "serve"),
-                *("--data", self.home, "--port", str(self.fixed_port), *self._flags),
-            ],
+            [program, "serve", "--data", self.home, "--port", port, *self._flags],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -174,9 +172,11 @@ class Work:
         self.server = FixedServing(directory / "data")
         self.workers: list[Working] = []
 
-    def worker(self, *, wait: bool = True, queues: tuple[str, ...] = ("loop",), **options: Any) -> Working:
-        """Start a worker at the given queues."""
-        made = Working(self.server.address, self.journal.path, queues=list(queues), **options)
+    def worker(
+        self, *, wait: bool = True, queues: tuple[str, ...] = ("loop",), url: str = "", **options: Any
+    ) -> Working:
+        """Start a worker at the given queues, or behind something else at ``url``."""
+        made = Working(url or self.server.address, self.journal.path, queues=list(queues), **options)
         self.workers.append(made)
         return made.wait_until_it_works() if wait else made
 
