@@ -32,6 +32,13 @@ def test_tasks_are_found_by_their_queue_and_a_queue_has_one():
         app.task("emails")(send.handler)
 
 
+def test_a_decorator_without_its_parentheses_is_refused_where_it_stands():
+    with pytest.raises(Invalid, match="topic name"):
+
+        @fresh_app().task  # type: ignore[arg-type]
+        async def send(job: int) -> None: ...
+
+
 def test_a_periodic_task_is_a_task_with_a_schedule_and_a_tick():
     app = fresh_app()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, o
 
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
+from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare
@@ -92,6 +93,7 @@ class App:
 
         Raises Invalid where a knob or the function cannot be meant, and where the queue has a task already.
         """
+        check_topic_name(queue)  # here, or ``@app.task`` without its parentheses would go unnoticed
 
         def decorate(handler: Callable[..., Any], /) -> TaskOf[Any, Any, Any]:
             task = TaskOf[Any, Any, Any](self, queue, handler, knobs, names=sys._getframe(1).f_locals)
