@@ -242,6 +242,26 @@ async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknow
         b.wire.release()
 
 
-def test_limits_that_make_no_sense_are_refused():
+async def test_closing_sends_also_what_nobody_waits_for_any_more(server):
+    async with bench(server) as b:
+        acker = b.acker()
+        jobs = await b.jobs(3)
+        b.wire.hold()
+        acks = [asyncio.create_task(acker.ack(job)) for job in jobs[:1]]
+        await b.wire.arrived()
+        acks += [asyncio.create_task(acker.ack(job)) for job in jobs[1:]]
+        await asyncio.sleep(0)
+        for ack in acks:
+            ack.cancel()
+        await asyncio.wait(acks)
+        closing = asyncio.create_task(acker.close())
+        b.wire.release()
+        await closing
+        assert b.wire.sizes == [1, 2]
+        assert (await b.counts()).in_flight == 0
+
+
+@pytest.mark.parametrize("options", [{"requests_max": 0}, {"pending_max": "1"}, {"batch_seqs_max": 1_001}])
+def test_limits_that_make_no_sense_are_refused(options):
     with pytest.raises(Invalid):
-        AckerSettings(requests_max=0)
+        AckerSettings(**options)

@@ -258,8 +258,10 @@ async def test_put_many_returns_its_seqs_in_order(server):
         assert await producer.put_many(range(250)) == list(range(1, 251))
         assert b.wire.sizes == [100, 100, 50]
         assert await producer.put_many([]) == []
-        with pytest.raises(Invalid):
+        with pytest.raises(Invalid) as raised:
             await producer.put_many([1, object(), 2])
+        assert raised.value.__notes__ == ["item 1 of 3"]
+        assert (await b.stored())[250:] == [1, 2]
 
 
 async def test_put_many_raises_the_first_error_once_all_have_their_outcome(server):
@@ -268,6 +270,23 @@ async def test_put_many_raises_the_first_error_once_all_have_their_outcome(serve
         with pytest.raises(Invalid):
             await producer.put_many([1, bad, 3])
         assert await b.stored() == [1, 3]
+
+
+async def test_put_many_draws_items_only_as_there_is_room(server):
+    async with bench(server) as b, b.producer(pending_bytes_max=4 * PUT_BYTES, batch_records_max=2) as producer:
+        drawn: list[int] = []
+
+        def draw(number: int) -> int:
+            drawn.append(number)
+            return number
+
+        b.wire.hold()
+        many = asyncio.create_task(producer.put_many(map(draw, range(1, 21))))
+        await b.wire.arrived()
+        assert len(drawn) <= 5
+        b.wire.release()
+        assert await many == list(range(1, 21))
+        assert await b.stored() == list(range(1, 21))
 
 
 async def test_a_put_many_that_is_cancelled_sends_nothing_more(server):

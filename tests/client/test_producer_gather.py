@@ -199,7 +199,7 @@ def test_numbers_tell_which_put_is_the_oldest_without_an_outcome():
     assert callers.gather.oldest_number == callers.gather.next_number == 3
 
 
-@pytest.mark.parametrize("options", [{"linger_ms": 6}, {"linger_ms": -1}, {"batch_records_max": 0}])
+@pytest.mark.parametrize("options", [{"linger_ms": 6}, {"linger_ms": -1}, {"linger_ms": "1"}, {"batch_records_max": 0}])
 def test_limits_that_make_no_sense_are_refused(options):
     with pytest.raises(Invalid):
         ProducerSettings(**options)

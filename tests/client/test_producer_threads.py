@@ -198,9 +198,10 @@ def test_put_many_returns_its_seqs_in_order_and_raises_the_first_error(server):
         bad = Record(data=b"2", tag="refused-by-the-server-alone")
         with pytest.raises(Invalid):
             producer.put_many(["a", bad, "c"])
-        with pytest.raises(Invalid):
-            producer.put_many(["d", object()])
-        assert b.stored()[250:] == ["a", "c"]
+        with pytest.raises(Invalid) as raised:
+            producer.put_many(["d", object(), "e"])
+        assert raised.value.__notes__ == ["item 1 of 3"]
+        assert b.stored()[250:] == ["a", "c", "d", "e"]
 
 
 def test_flush_and_close_wait_for_what_is_pending(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, assert_never
 
@@ -80,6 +81,8 @@ class Acker:
         self._open: _Lot | None = None  # where the next plain ack goes
         self._pending_count = 0
         self._woken = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closed = False
 
     # One job
@@ -124,7 +127,8 @@ class Acker:
 
     async def flush(self) -> None:
         """Return once everything that was settled before has its outcome."""
-        futures = self._futures()
+        lots = [*self._flying.values(), *(lot for lots in self._lots.values() for lot in lots)]
+        futures = [future for lot in lots for _, future in lot.values()]
         if futures:
             await asyncio.wait(futures)
 
@@ -134,9 +138,9 @@ class Acker:
         After ``deadline_ms`` what was not sent fails with Closed, and what is in flight with Indeterminate.
         """
         self._closed, self._open = True, None
-        futures = self._futures()
-        if futures:
-            await asyncio.wait(futures, timeout=None if deadline_ms is None else deadline_ms / 1000)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
+                await self._idle.wait()
         error = Closed("the acker was closed before this was sent: the lease ends by itself")
         for lots in self._lots.values():
             while lots:
@@ -154,10 +158,6 @@ class Acker:
     ) -> None:
         await self.close()
 
-    def _futures(self) -> list[asyncio.Future[Any]]:
-        lots = [*self._flying.values(), *(lot for lots in self._lots.values() for lot in lots)]
-        return [future for lot in lots for _, future in lot.values()]
-
     # Gathering
 
     def _add(self, kind: _Kind, seq: int, lease_id: str) -> asyncio.Future[Any]:
@@ -169,6 +169,7 @@ class Acker:
         if lots is None:
             lots = self._lots[kind] = deque()
             self._line.append(kind)
+            self._idle.clear()
         if not lots or seq in lots[-1] or len(lots[-1]) >= self.settings.batch_seqs_max:
             lots.append({})
         if kind is _ACK:
@@ -214,6 +215,8 @@ class Acker:
                 self._line.append(kind)
             else:
                 del self._lots[kind]
+            if not self._lots:
+                self._idle.set()
             # The callers just answered run before the next start does, and what they settle goes along.
             self._wake()
 

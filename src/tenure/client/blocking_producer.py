@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
-from tenure.client.put import Given, Put
+from tenure.client.put import Given, Put, outcomes
 from tenure.core.names import check_topic_name
-from tenure.errors import Closed, Indeterminate
+from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
@@ -67,14 +68,22 @@ class Producer:
         A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
         Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
         """
-        return self._put_all([(data, tag, meta, delay_ms, deliver_at, unique_key)])[0]
+        (put,) = self._put_all([(data, tag, meta, delay_ms, deliver_at, unique_key)])
+        if put.error is not None:
+            raise put.error
+        return put.seq
 
     def put_many(self, items: Iterable[Any]) -> list[int]:
-        """Append records and return their seqs once all are durable. They may go in several requests.
+        """Append records and return their seqs once all are durable. They go batch by batch.
 
-        Where some fail, the others are stored all the same, and the first error is raised once all have their outcome.
+        Where some fail, the others are stored all the same, and the first error is raised once all have their outcome;
+        a note on it tells which item it was.
         """
-        return self._put_all([(item, None, None, 0, None, None) for item in items])
+        puts: list[Put[_Gate]] = []
+        drawn = iter(items)
+        while some := list(islice(drawn, self.settings.batch_records_max)):
+            puts += self._put_all([(item, None, None, 0, None, None) for item in some])
+        return outcomes(puts)
 
     def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
@@ -103,12 +112,14 @@ class Producer:
 
     # Waiting
 
-    def _put_all(self, givens: list[Given]) -> list[int]:
-        gate, puts = _Gate(), []
+    def _put_all(self, givens: list[Given]) -> list[Put[_Gate]]:
+        """Put these and return them once they have their outcomes."""
+        gate = _Gate()
+        puts = [Put(given, gate) for given in givens]
         try:
             with self._lock:
-                for given in givens:
-                    puts.append(self._submit(given, gate))
+                for put in puts:
+                    self._enter(put)
                 lingers = self._take_the_lead(gate)
             while gate.left:
                 if gate.leads:
@@ -123,18 +134,17 @@ class Producer:
             raise
         finally:
             self._pass_the_lead(gate)
-        for put in puts:
-            if put.error is not None:
-                raise put.error
-        return [put.seq for put in puts]
+        return puts
 
-    def _submit(self, given: Given, gate: _Gate) -> Put[_Gate]:
+    def _enter(self, put: Put[_Gate]) -> None:
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
-        put = Put(given, gate)
-        self._gather.add(put)
-        gate.left += 1
-        return put
+        try:
+            self._gather.add(put)
+        except Invalid as error:
+            put.error = error
+        else:
+            put.waiter.left += 1
 
     def _take_the_lead(self, gate: _Gate) -> bool:
         """Whether this thread leads now, as the first one after a pause."""

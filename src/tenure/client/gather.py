@@ -52,6 +52,11 @@ class Gather(Generic[W]):
         return not (self._flying or self._pending or self._waiting)
 
     @property
+    def crowded(self) -> bool:
+        """Whether the next put would have to wait."""
+        return self._bytes >= self._settings.pending_bytes_max
+
+    @property
     def full(self) -> bool:
         """Whether waiting longer cannot make the next batch larger."""
         return len(self._pending) >= self._settings.batch_records_max or self._bytes >= self._settings.batch_bytes_max
@@ -80,7 +85,7 @@ class Gather(Generic[W]):
         """Take a put in. Raises what is wrong with its record, where there is room to look at it now."""
         self._numbers += 1
         put.number = self._numbers
-        if self._bytes >= self._settings.pending_bytes_max:
+        if self.crowded:
             self._waiting[put] = None
         else:
             self._admit(put)
@@ -147,7 +152,9 @@ class Gather(Generic[W]):
 
     def landed(self) -> None:
         """Every put of the batch in flight has its outcome: its room goes to those that wait."""
-        self._bytes -= sum(put.cost_bytes for put in self._flying)
+        for put in self._flying:
+            self._bytes -= put.cost_bytes
+            put.record = b""
         self._flying = []
         self._admit_waiting()
 

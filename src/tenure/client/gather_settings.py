@@ -6,12 +6,14 @@ from typing import Final, TypedDict
 
 import msgspec
 
+from tenure.core.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["PUT_BYTES", "AckerOptions", "AckerSettings", "ProducerOptions", "ProducerSettings"]
 
 MIB: Final = 1024 * 1024
 LINGER_MS_MAX: Final = 5
+SEQS_MAX: Final = 1_000
 PUT_BYTES: Final = 256
 """What a pending put costs beside its bytes: its entry, its future, the record around the data."""
 
@@ -45,10 +47,11 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("batch_records_max", "batch_bytes_max", "record_bytes_max", "pending_bytes_max"):
-            if getattr(self, name) < 1:
-                raise Invalid(f"{name} must be 1 or more")
-        if not 0 <= self.linger_ms <= LINGER_MS_MAX:
-            raise Invalid(f"linger_ms must be from 0 to {LINGER_MS_MAX}")
+            _check_count(self, name)
+        if type(self.linger_ms) not in (int, float) or not 0 <= self.linger_ms <= LINGER_MS_MAX:
+            raise Invalid(
+                f"linger_ms must be from 0 to {LINGER_MS_MAX}; got {shown(self.linger_ms)}", field="linger_ms"
+            )
 
 
 class AckerOptions(TypedDict, total=False):
@@ -71,5 +74,12 @@ class AckerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if getattr(self, name) < 1:
-                raise Invalid(f"{name} must be 1 or more")
+            _check_count(self, name)
+        if self.batch_seqs_max > SEQS_MAX:
+            raise Invalid(f"batch_seqs_max must be at most {SEQS_MAX}", field="batch_seqs_max")
+
+
+def _check_count(settings: msgspec.Struct, name: str) -> None:
+    value = getattr(settings, name)
+    if type(value) is not int or value < 1:
+        raise Invalid(f"{name} must be a whole number, 1 or more; got {shown(value)}", field=name)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
-from tenure.client.put import Given, Put
+from tenure.client.put import Put, outcomes
 from tenure.core.names import check_topic_name
-from tenure.errors import Closed, Indeterminate
+from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
@@ -26,7 +26,13 @@ class _Crowd:
 
     def __init__(self, future: asyncio.Future[None]) -> None:
         self.future = future
-        self.left = 0
+        self.left = 1  # the caller itself, until it has put them all
+
+    def leave(self) -> None:
+        """One has its outcome."""
+        self.left -= 1
+        if self.left == 0 and not self.future.done():
+            self.future.set_result(None)
 
 
 _Waiter = asyncio.Future[int] | _Crowd
@@ -67,7 +73,8 @@ class AsyncProducer:
         Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        put = self._submit((data, tag, meta, delay_ms, deliver_at, unique_key), future)
+        put: Put[_Waiter] = Put((data, tag, meta, delay_ms, deliver_at, unique_key), future)
+        self._enter(put)
         try:
             return await future
         except asyncio.CancelledError:
@@ -77,24 +84,23 @@ class AsyncProducer:
     async def put_many(self, items: Iterable[Any]) -> list[int]:
         """Append records and return their seqs once all are durable. They may go in several requests.
 
-        Where some fail, the others are stored all the same, and the first error is raised once all have their outcome.
+        Items are drawn as there is room. Where some fail, the others are stored all the same, and the first error is
+        raised once all have their outcome; a note on it tells which item it was.
         """
         crowd = _Crowd(asyncio.get_running_loop().create_future())
         puts: list[Put[_Waiter]] = []
         try:
             for item in items:
-                puts.append(self._submit((item, None, None, 0, None, None), crowd))
-                crowd.left += 1
-            if puts:
-                await crowd.future
+                while self._gather.crowded:
+                    await self._landed.wait()
+                puts.append(self._submit_among(item, crowd))
+            crowd.leave()
+            await crowd.future
         except BaseException:
             for put in puts:
                 self._gather.give_up(put)
             raise
-        for put in puts:
-            if put.error is not None:
-                raise put.error
-        return [put.seq for put in puts]
+        return outcomes(puts)
 
     async def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
@@ -128,15 +134,24 @@ class AsyncProducer:
 
     # Sending
 
-    def _submit(self, given: Given, waiter: _Waiter) -> Put[_Waiter]:
+    def _enter(self, put: Put[_Waiter]) -> None:
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
-        put = Put(given, waiter)
         self._gather.add(put)
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
         elif self._full is not None and self._gather.full and not self._full.done():
             self._full.set_result(None)
+
+    def _submit_among(self, item: Any, crowd: _Crowd) -> Put[_Waiter]:
+        """As `_enter`, for one of many: what is wrong with it is told with the others' outcomes."""
+        put: Put[_Waiter] = Put((item, None, None, 0, None, None), crowd)
+        try:
+            self._enter(put)
+        except Invalid as error:
+            put.error = error
+        else:
+            crowd.left += 1
         return put
 
     async def _send_all(self) -> None:
@@ -189,9 +204,7 @@ class AsyncProducer:
 def _tell(put: Put[_Waiter]) -> None:
     waiter = put.waiter
     if isinstance(waiter, _Crowd):
-        waiter.left -= 1
-        if waiter.left == 0 and not waiter.future.done():
-            waiter.future.set_result(None)
+        waiter.leave()
     elif not waiter.done():  # or it is cancelled, and its task has not yet run
         if put.error is None:
             waiter.set_result(put.seq)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from tenure.client.encode import json_text, record_of
 from tenure.core.records import Record
 from tenure.errors import Invalid
 
-__all__ = ["Given", "Put"]
+__all__ = ["Given", "Put", "outcomes"]
 
 W = TypeVar("W")
 Given = tuple[Any, str | None, Any, int, int | None, str | None]
@@ -52,6 +53,15 @@ class Put(Generic[W]):
         self.record = record
         self.given = None
         return total
+
+
+def outcomes(puts: Sequence[Put[W]]) -> list[int]:
+    """The seqs of what one call put. Raises the first error, noting which item it was."""
+    for index, put in enumerate(puts):
+        if put.error is not None:
+            put.error.add_note(f"item {index} of {len(puts)}")
+            raise put.error
+    return [put.seq for put in puts]
 
 
 def _record(
