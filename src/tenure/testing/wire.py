@@ -172,6 +172,10 @@ class LossyWire:
         self.count = 0
         self.sent: list[Request] = []
 
+    def lose_nothing(self) -> None:
+        """From now on everything arrives."""
+        self._refuse = self._lose_request = self._lose_answer = ()
+
     async def send(self, request: Request) -> Response:
         if not self._only(request):
             return await self._wire.send(request)

@@ -1,0 +1,146 @@
+"""Lanes: as many as calls in flight, at most so many, and never one per put."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from tenure import AsyncClient, Client, Overloaded
+from tenure.client import ClientSettings
+from tenure.client.lanes import Lane, Lanes
+from tenure.testing import memory_broker
+from tenure.testing.wire import AppWire, LossyWire, ThreadWire
+
+
+def never(lane: Lane) -> bool:
+    raise AssertionError("nobody waits here")
+
+
+def taken(lanes: Lanes) -> Lane:
+    lane = lanes.take(never)
+    assert lane is not None
+    return lane
+
+
+def test_the_lane_used_last_is_taken_first() -> None:
+    lanes = Lanes(8)
+    first, second = taken(lanes), taken(lanes)
+    lanes.give(first)
+    lanes.give(second)
+    assert [taken(lanes) for _ in range(2)] == [second, first]
+    assert lanes.count == 2
+
+
+def test_whoever_waits_gets_the_next_free_lane_in_turn_and_who_gave_up_does_not() -> None:
+    lanes = Lanes(1)
+    lane = taken(lanes)
+    got: list[str] = []
+    forgotten = lambda lane: True  # noqa: E731
+    assert lanes.take(forgotten) is None
+    assert lanes.take(lambda lane: False) is None
+    assert lanes.take(lambda lane: got.append("third") is None) is None
+    lanes.forget(forgotten)
+    lanes.give(lane)
+    assert got == ["third"]
+
+
+FORKING = """
+import os
+from tenure.client.lanes import Lanes
+lanes = Lanes(2)
+before = lanes.take(lambda lane: False)
+child = os.fork()
+if child == 0:
+    lanes.give(before)
+else:
+    os.waitpid(child, 0)
+after = lanes.take(lambda lane: False)
+os.write(1, f"{before.client_id} {after.client_id}\\n".encode())
+"""
+
+
+def test_a_forked_process_has_lanes_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True, timeout=60)
+    (first, ours), (again, theirs) = (line.split() for line in done.stdout.splitlines())
+    assert first == again
+    assert len({first, ours, theirs}) == 3
+
+
+async def test_the_broker_keeps_a_mark_per_lane_and_not_per_put() -> None:
+    settings = ClientSettings(connections_max=4)
+    async with memory_broker() as broker, AsyncClient(wire=AppWire(broker), settings=settings) as client:
+        for number in range(50):
+            await client.produce("alone", [number])
+        marks = broker._engine.state.topics["alone"].marks
+        assert marks is not None
+        assert len(marks) == 1
+        await asyncio.gather(*(client.produce("many", [number]) for number in range(200)))
+        marks = broker._engine.state.topics["many"].marks
+        assert marks is not None
+        assert len(marks) == 4
+        assert broker.topic("many").count == 200
+
+
+async def test_where_the_caller_names_the_append_no_lane_is_used() -> None:
+    async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+        await client.produce("t", [1], idempotency_key="k")
+        assert not broker._engine.state.topics["t"].marks
+        assert client._core.lanes.count == 0
+
+
+async def test_a_cancelled_call_gives_its_lane_back() -> None:
+    settings = ClientSettings(connections_max=1)
+    async with memory_broker() as broker:
+        wire = LossyWire(AppWire(broker), lose_request=range(1, 100))
+        async with AsyncClient(wire=wire, settings=settings) as client:
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await client.produce("t", [1])
+            waiting = asyncio.ensure_future(client.produce("t", [1]))
+            await asyncio.sleep(0)
+            also = asyncio.ensure_future(client.produce("t", [1]))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            also.cancel()
+            await asyncio.gather(waiting, also, return_exceptions=True)
+            wire.lose_nothing()
+            assert (await client.produce("t", [1])).count == 1
+            assert client._core.lanes.count == 1
+
+
+async def test_waiting_for_a_lane_has_an_end() -> None:
+    settings = ClientSettings(connections_max=1, acquire_ms=20)
+    async with memory_broker() as broker, AsyncClient(wire=AppWire(broker), settings=settings) as client:
+        held = client._core.lanes.take(never)
+        assert held is not None
+        with pytest.raises(Overloaded) as caught:
+            await client.produce("t", [1])
+        assert caught.value.code == "busy"
+        blocking = Client(wire=ThreadWire(AppWire(broker), asyncio.get_running_loop()), settings=settings)
+        lane = blocking._core.lanes.take(never)
+        with pytest.raises(Overloaded):
+            await asyncio.to_thread(blocking.produce, "t", [1])
+        assert lane is not None
+        waiting = asyncio.ensure_future(asyncio.to_thread(Client.produce.__get__(blocking, Client), "t", [1]))
+        blocking._core.lanes.give(lane)
+        assert (await waiting).count == 1
+
+
+async def test_threads_share_the_lanes_of_a_client() -> None:
+    settings = ClientSettings(connections_max=2)
+    async with memory_broker() as broker:
+        client = Client(wire=ThreadWire(AppWire(broker), asyncio.get_running_loop()), settings=settings)
+
+        def work() -> None:
+            for number in range(20):
+                client.produce("t", [number])
+
+        await asyncio.gather(*(asyncio.to_thread(work) for _ in range(4)))
+        marks = broker._engine.state.topics["t"].marks
+        assert marks is not None
+        assert len(marks) <= 2
+        assert broker.topic("t").count == 80
