@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from tenure.cli import screen
+from tenure.cli.buffer import buffer
 from tenure.cli.claim import claim
 from tenure.cli.dead import dead
 from tenure.cli.export import export
@@ -107,6 +108,7 @@ def _serve(
 for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export):
     app.command()(command)
 app.add_typer(dead, name="dead")
+app.add_typer(buffer, name="buffer")
 app.command()(top)
 
 

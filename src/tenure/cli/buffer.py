@@ -1,0 +1,179 @@
+"""`tenure buffer`: look at a buffer, put entries in, clear away what nobody needs, and get past what is damaged.
+
+None of these takes part as a consumer, so nothing here fences one, but for `quarantine`, which has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from tenure.cli import buffer_show
+from tenure.cli.main import OK, PROBLEM, USAGE
+from tenure.cli.options import AsJson
+from tenure.cli.remote import exit_code
+from tenure.cli.screen import Payload, Shown, console_for, document, refuse
+from tenure.errors import Invalid, TenureError
+
+__all__ = ["buffer"]
+
+T = TypeVar("T")
+
+buffer = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="A buffer: stat, manifest, tail, produce, gc, quarantine, verify."
+)
+
+Where = Annotated[
+    str, typer.Argument(metavar="URL", help="file:///…, s3://…, gs://…, az://… or a directory.", show_default=False)
+]
+Group = Annotated[str, typer.Option("--group", help="Which group of consumers.")]
+
+
+def store_url(where: str) -> str:
+    """The URL of what was named: a path is a directory of this machine."""
+    return where if "://" in where else Path(where).absolute().as_uri()
+
+
+def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., None], *, as_json: bool) -> int:
+    """Run a command and print what it found, or the one line about what stood in its way; returns the exit code."""
+    try:
+        payload, code = asyncio.run(work())
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyarrow", "obstore"):
+            raise
+        missing = Invalid("the buffer needs its extra: pip install tenure[buffer]")
+        return refuse(missing, USAGE, as_json=as_json)
+    except (TenureError, OSError) as error:
+        return refuse(error, exit_code(error), as_json=as_json)
+    if as_json:
+        document(payload)
+    else:
+        show(console_for(), payload)
+    return code
+
+
+@buffer.command("stat")
+def _stat(where: Where, as_json: AsJson = False) -> None:
+    """Figures: batches, entries, bytes, requests per GB, objects per hour, and how far each group is behind."""
+
+    async def find() -> Shown:
+        import msgspec
+
+        from tenure.buffer import stat
+
+        payload: Payload = msgspec.to_builtins(await stat(store_url(where)))
+        return payload, OK
+
+    raise typer.Exit(report(find, buffer_show.stat, as_json=as_json))
+
+
+@buffer.command("manifest")
+def _manifest(where: Where) -> None:
+    """Print the folded manifest as JSON: groups, producers, runs, and the entries that no run holds yet."""
+
+    async def find() -> Shown:
+        from tenure.buffer import dump
+
+        return await dump(store_url(where)), OK
+
+    raise typer.Exit(report(find, buffer_show.nothing, as_json=True))
+
+
+@buffer.command("tail")
+def _tail(
+    where: Where,
+    from_seq: Annotated[
+        int | None, typer.Option("--from", min=0, help="Begin with this batch [the last].", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Go on until interrupted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print entries, one a line, past every consumer; with --json each with its batch and its place in it."""
+    from tenure.cli import buffer_tail
+
+    raise typer.Exit(buffer_tail.run(store_url(where), from_seq=from_seq, follow=follow, as_json=as_json))
+
+
+@buffer.command("produce")
+def _produce(
+    where: Where,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input].", show_default=False)
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Each file is one entry, instead of each line.")] = False,
+    metadata: Annotated[str, typer.Option("--metadata", help="What to say of the entries.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Put entries in, a line each, and return once all of them are durable. The buffer is made if it is not there."""
+    from tenure.cli import buffer_produce
+
+    raise typer.Exit(
+        buffer_produce.run(store_url(where), files or [], whole=whole, metadata=metadata.encode(), as_json=as_json)
+    )
+
+
+@buffer.command("gc")
+def _gc(
+    where: Where,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what every group has acknowledged and what was never committed, once it is older than the grace period."""
+
+    async def find() -> Shown:
+        import msgspec
+
+        from tenure.buffer import Collector
+
+        collector = Collector(store_url(where))
+        try:
+            found: Payload = msgspec.to_builtins(await collector.run_once(dry_run=dry_run))
+        finally:
+            await collector.close()
+        return {"dry_run": dry_run} | found, OK
+
+    raise typer.Exit(report(find, buffer_show.collected, as_json=as_json))
+
+
+@buffer.command("quarantine")
+def _quarantine(
+    where: Where,
+    seq: Annotated[int, typer.Argument(min=0, help="The batch, the next one of the group.", show_default=False)],
+    reason: Annotated[str, typer.Option("--reason", help="Why it is given up.", show_default=False)],
+    group: Group = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Skip the batch that a group cannot get past, on the record. Its consumer is fenced: start it again."""
+
+    async def find() -> Shown:
+        from tenure.buffer import quarantine
+
+        await quarantine(store_url(where), seq, reason=reason, group=group)
+        return {"quarantined": seq, "group": group, "reason": reason}, OK
+
+    raise typer.Exit(report(find, buffer_show.quarantined, as_json=as_json))
+
+
+@buffer.command("verify")
+def _verify(
+    where: Where,
+    data: Annotated[bool, typer.Option("--data/--no-data", help="Fetch every batch, or look at sizes only.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Look for damage, gaps, orphans and foreign files; change nothing. Exit code 1 if anything is damaged or gone."""
+
+    async def find() -> Shown:
+        import msgspec
+
+        from tenure.buffer import verify
+
+        findings = [finding async for finding in verify(store_url(where), data=data)]
+        harm = [finding for finding in findings if finding.harmful]
+        payload = {"findings": msgspec.to_builtins(findings), "harmful": len(harm)}
+        return payload, PROBLEM if harm else OK
+
+    raise typer.Exit(report(find, buffer_show.verified, as_json=as_json))

@@ -1,0 +1,88 @@
+"""What the buffer commands found, for people."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from tenure.cli.screen import Payload, table
+from tenure.cli.words import age, count, size
+
+__all__ = ["collected", "nothing", "quarantined", "stat", "verified"]
+
+_LISTED_MAX = 50
+
+
+def stat(console: Console, found: Payload) -> None:
+    """Figures first, then the groups."""
+    batches = count(found["batches"], "batch", "batches")
+    console.print(f"{found['url']}: {batches} held, sequences {found['first_seq']} to {found['next_seq'] - 1}")
+    total, entries = found["batches_total"], found["entries_total"]
+    console.print(
+        f"in all {count(total, 'batch', 'batches')}, {count(entries, 'entry', 'entries')}, "
+        f"{size(found['bytes_total'])} compressed, by {count(found['producers'], 'producer')}"
+    )
+    console.print(
+        f"cost: {found['requests_per_gb']:,.0f} requests per GB, {found['objects_per_hour']:,.0f} objects per hour, "
+        f"{found['commits_per_batch']:.2f} commits per batch"
+    )
+    heads = ("group", "epoch#", "last acked#", "behind#", "for#", "skipped#")
+    rows = [
+        (
+            each["group"],
+            each["epoch"],
+            "" if each["last_acked"] is None else each["last_acked"],
+            each["lag_batches"],
+            age(each["lag_ms"]),
+            each["skipped"],
+        )
+        for each in found["groups"]
+    ]
+    table(console, heads, rows)
+
+
+def collected(console: Console, found: Payload) -> None:
+    """What went, or would go."""
+    verb = "would go" if found["dry_run"] else "gone"
+    parts = (
+        count(found["objects"], "batch", "batches") + f" ({size(found['bytes'])})",
+        count(found["deltas"], "delta"),
+        count(found["runs"], "run"),
+    )
+    console.print(f"{verb}: {', '.join(parts)}; {count(found['trimmed'], 'entry', 'entries')} left the manifest")
+    for location in found["locations"][:_LISTED_MAX]:
+        console.print(f"  {location}", markup=False)
+    if len(found["locations"]) > _LISTED_MAX:
+        console.print(f"  and {len(found['locations']) - _LISTED_MAX:,} more; --json lists them all")
+    if found["foreign"]:
+        console.print(f"left alone: {count(len(found['foreign']), 'file')} that no buffer made")
+    if found["held_back"]:
+        console.print(f"stopped: {found['held_back']}", markup=False)
+
+
+def quarantined(console: Console, found: Payload) -> None:
+    """What was skipped."""
+    console.print(
+        f"batch {found['quarantined']} of group {found['group']} is skipped, and quarantine/ says why. "
+        "Start the group's consumer again.",
+        markup=False,
+    )
+
+
+def verified(console: Console, found: Payload) -> None:
+    """What is wrong, then what is merely odd."""
+    findings = sorted(found["findings"], key=lambda each: each["kind"] not in ("damaged", "missing", "gap"))
+    if not findings:
+        console.print("everything that the manifest names is there and whole, and nothing else")
+        return
+    rows = [
+        (each["kind"], "" if each["seq"] is None else each["seq"], each["key"], each["message"]) for each in findings
+    ]
+    table(console, ("what", "batch#", "object", "why"), rows[:_LISTED_MAX])
+    if len(rows) > _LISTED_MAX:
+        console.print(f"and {len(rows) - _LISTED_MAX:,} more; --json lists them all")
+    if not found["harmful"]:
+        console.print("nothing that the manifest names is damaged or missing")
+
+
+def nothing(console: Console, found: Payload) -> None:
+    """For a command that speaks JSON only."""

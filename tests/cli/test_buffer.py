@@ -1,0 +1,144 @@
+"""`tenure buffer`: what people and scripts see of a buffer, from the real command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.buffer import Consumer
+from tests.cli.conftest import COMMAND, Tenure, surroundings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "buffer"
+
+
+def asked(tenure: Tenure, *arguments: object, code: int = 0) -> dict[str, Any]:
+    """The document that a buffer command prints."""
+    done = tenure("buffer", *arguments, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_lines_go_in_and_come_out_again(tenure: Tenure, home: Path) -> None:
+    done = tenure("buffer", "produce", home, stdin="one\ntwo\r\n\nfour")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("4 entries (10 B) durable in 1 batch")
+    assert tenure("buffer", "tail", home).stdout == "one\ntwo\n\nfour\n"
+    rows = [json.loads(line) for line in tenure("buffer", "tail", home, "--json").stdout.splitlines()]
+    assert rows[1] == {"seq": 0, "index": 1, "entry": "two"}
+
+
+def test_files_go_in_line_by_line_or_whole(tenure: Tenure, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1\n2\n")
+    (tmp_path / "b").write_bytes(b"\xff\x00")
+    files = (tmp_path / "a", tmp_path / "b")
+    assert asked(tenure, "produce", home, *files)["entries"] == 3
+    assert asked(tenure, "produce", home, *files, "--whole")["entries"] == 2
+    lines = tenure("buffer", "tail", home, "--from", "0", "--json").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row.get("entry") for row in rows] == ["1", "2", None, "1\n2\n", None]
+    assert rows[-1]["entry_base64"] == "/wA="
+    assert tenure("buffer", "produce", home, "--whole").returncode == 2
+    assert tenure("buffer", "produce", home, tmp_path / "none").returncode == 2
+
+
+def test_a_tail_that_follows_prints_what_comes(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="first\n")
+    following = subprocess.Popen(
+        [COMMAND, "buffer", "tail", str(home), "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings(),
+    )
+    try:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "first\n"
+        tenure("buffer", "produce", home, stdin="second\n")
+        assert following.stdout.readline() == "second\n"
+    finally:
+        following.terminate()
+        following.communicate(timeout=30)
+
+
+def test_stat_tells_size_cost_and_lag(tenure: Tenure, home: Path) -> None:
+    for _ in range(3):
+        tenure("buffer", "produce", home, stdin="x\n")
+    found = asked(tenure, "stat", home)
+    assert (found["batches"], found["entries_total"], found["next_seq"]) == (3, 3, 3)
+    assert found["requests_per_gb"] > 0
+    assert found["objects_per_hour"] > 0
+    assert found["groups"] == [found["groups"][0] | {"group": "default", "lag_batches": 3, "last_acked": None}]
+    text = tenure("buffer", "stat", home).stdout
+    assert "3 batches held, sequences 0 to 2" in text
+    assert "requests per GB" in text
+
+
+def test_the_manifest_is_dumped_as_json(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="x\n")
+    found = json.loads(tenure("buffer", "manifest", home).stdout)
+    assert found["next_seq"] == 1
+    assert found["tail"][0]["seq"] == 0
+
+
+def test_gc_says_what_would_go_and_then_lets_it_go(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="x\n")
+    tenure("buffer", "produce", home, stdin="y\n")
+    asyncio.run(ack(home, through=0))
+    found = asked(tenure, "gc", "--dry-run", home)
+    assert (found["dry_run"], found["trimmed"]) == (True, 1)
+    assert asked(tenure, "stat", home)["first_seq"] == 0
+    assert "would go" in tenure("buffer", "gc", "--dry-run", home).stdout
+    assert asked(tenure, "gc", home)["trimmed"] == 1
+    assert asked(tenure, "stat", home)["first_seq"] == 1
+
+
+async def ack(home: Path, *, through: int) -> None:
+    async with Consumer(home.as_uri(), collect=False) as consumer:
+        await consumer.next_descriptors(100)
+        await consumer.ack_through(through)
+
+
+def test_verify_finds_damage_and_strangers_and_quarantine_gets_past_it(tenure: Tenure, home: Path) -> None:
+    for text in ("a\n", "b\n", "c\n"):
+        tenure("buffer", "produce", home, stdin=text)
+    assert asked(tenure, "verify", home) == {"findings": [], "harmful": 0}
+    (home / "data" / "notes.txt").write_text("mine")
+    found = asked(tenure, "verify", home)
+    assert [each["kind"] for each in found["findings"]] == ["foreign"]
+    first = sorted((home / "data").glob("*.parquet"))[0]
+    content = bytearray(first.read_bytes())
+    content[len(content) // 2] ^= 1
+    first.write_bytes(content)
+    found = asked(tenure, "verify", home, code=1)
+    assert {(each["kind"], each["seq"]) for each in found["findings"]} == {("foreign", None), ("damaged", 0)}
+    assert asked(tenure, "verify", "--no-data", home)["harmful"] == 0, "its size is right"
+    assert "damaged" in tenure("buffer", "verify", home).stdout
+
+    assert tenure("buffer", "quarantine", home, 1, "--reason", "no").returncode == 2, "not the next one"
+    assert asked(tenure, "quarantine", home, 0, "--reason", "a flipped bit")["quarantined"] == 0
+    [group] = asked(tenure, "stat", home)["groups"]
+    assert (group["last_acked"], group["skipped"]) == (0, 1)
+
+
+@pytest.mark.parametrize("command", [["stat"], ["manifest"], ["tail"], ["gc"], ["verify"]])
+def test_where_there_is_no_buffer_that_is_said(tenure: Tenure, tmp_path: Path, command: list[str]) -> None:
+    done = tenure("buffer", *command, tmp_path / "none")
+    assert done.returncode == 1
+    assert "no buffer" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_an_address_that_is_none_is_wrong_usage(tenure: Tenure) -> None:
+    done = tenure("buffer", "stat", "ftp://somewhere/else")
+    assert done.returncode == 2
+    assert "use file://" in done.stderr
