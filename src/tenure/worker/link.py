@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from tenure.errors import TenureError
+from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 
 __all__ = ["Ages", "Link"]
 
 log = logging.getLogger("tenure.worker")
+
+# However the network and a broker on its way down put it.
+_AWAY = (Overloaded, Closed, Indeterminate)
 
 
 class Link:
@@ -21,11 +24,10 @@ class Link:
 
     def down(self, queue: str, error: TenureError) -> None:
         """A source could not go on. Said for the first queue of an outage, and again only where the reason changes."""
-        if queue in self._down and self._down[queue] == error.code:
-            return
-        known = set(self._down.values())
-        self._down[queue] = error.code
-        if error.code not in known:
+        why = "away" if isinstance(error, _AWAY) else error.code
+        is_news = why not in self._down.values()
+        self._down[queue] = why
+        if is_news:
             log.warning("waiting for the broker at %s, for %s and others: %s", self._url, queue, error.message)
 
     def up(self, queue: str) -> None:
@@ -33,7 +35,7 @@ class Link:
         was_down = self._down.pop(queue, None)
         if was_down is not None and not self._down:
             log.info("the broker at %s is back", self._url)
-        elif queue not in self._opened:
+        if queue not in self._opened:
             log.info("working at %s", queue)
         self._opened.add(queue)
 

@@ -1,0 +1,109 @@
+"""What the broker's own log says about each job: which leases covered it, and how each of them ended.
+
+It is a second, much smaller reading of the log than the broker's fold, so that the two can disagree. A lease ends by an
+ack, a nack or a broken connection, all of which are events; or by its deadline, which is a rule: the next claim must
+then come later than that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Released, TopicPut, decode
+from tenure.core.ranges import each
+from tenure.core.settle import lease_id
+from tenure.log.disk import PosixDisk
+from tenure.log.recovery import Scan
+from tenure.log.segment import list_heads
+
+__all__ = ["Held", "LoggedQueue", "read_log"]
+
+
+class Held:
+    """One lease on one job, in log time. ``how`` is None while it lives."""
+
+    def __init__(self, claim: Claimed, deliveries: int) -> None:
+        self.lease = lease_id(claim.lease)
+        self.node = claim.node
+        self.deliveries = deliveries
+        self.at = claim.at
+        self.first_deadline = self.deadline = claim.deadline
+        self.extends: list[tuple[int, int]] = []
+        self.ended_at = 0
+        self.how: str | None = None
+
+    def end(self, how: str, at: int) -> None:
+        self.how, self.ended_at = how, at
+
+
+class LoggedQueue:
+    """The jobs of one queue by seq: every lease on each, in the order of the log. ``problems`` must stay empty."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.appended = 0
+        self.held: dict[int, list[Held]] = defaultdict(list)
+        self.problems: list[str] = []
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Appended():
+                self.appended += event.count
+            case Claimed():
+                for seq in each(event.runs):
+                    self._claim(seq, event)
+            case Extended():
+                for seq in each(event.runs):
+                    if (held := self._live(seq, event)) is not None:
+                        held.extends.append((event.at, event.deadline))
+                        held.deadline = event.deadline
+            case Acked() | Released() | DeadLettered():
+                how = event.cause if isinstance(event, Released) else type(event).__name__.lower()
+                for seq in each(event.runs):
+                    if (held := self._live(seq, event)) is not None:
+                        held.end(how, event.at)
+            case _:
+                pass
+
+    def _claim(self, seq: int, event: Claimed) -> None:
+        leases = self.held[seq]
+        if leases and leases[-1].how is None:
+            before = leases[-1]
+            if event.at <= before.deadline:
+                self.problems.append(f"{seq} claimed at {event.at}, though {before.lease} runs until {before.deadline}")
+            before.end("expired", before.deadline)
+        elif leases and leases[-1].how == "acked":
+            self.problems.append(f"{seq} claimed at {event.at}, though it was acked at {leases[-1].ended_at}")
+        leases.append(Held(event, len(leases) + 1))
+
+    def _live(self, seq: int, event: Acked | Released | DeadLettered | Extended) -> Held | None:
+        """The lease that an event is about; there must be one, and it must not have run out."""
+        leases = self.held[seq]
+        held = leases[-1] if leases else None
+        if held is None or held.how is not None or event.at > held.deadline:
+            self.problems.append(f"{event!r} is about {seq}, which nobody held then")
+            return None
+        if not isinstance(event, DeadLettered) and event.node != held.node:
+            self.problems.append(f"{event!r} is about {seq}, which {held.node} held")
+        return held
+
+
+def _events(home: Path) -> Iterator[Event]:
+    disk = PosixDisk(home, create=False)
+    heads = list_heads(disk)
+    assert heads[0].number == 1, "the log is whole: nothing was dropped at its start"
+    for kind, _, _, body in Scan(disk, heads).frames():
+        yield decode(kind, body)
+
+
+def read_log(home: Path) -> dict[str, LoggedQueue]:
+    """Every topic of a data directory whose broker has ended, by name."""
+    queues: dict[int, LoggedQueue] = {}
+    for event in _events(home):
+        if isinstance(event, TopicPut):
+            queues.setdefault(event.topic, LoggedQueue(event.name))
+        elif (queue := queues.get(getattr(event, "topic", 0))) is not None:
+            queue.take(event)
+    return {queue.name: queue for queue in queues.values()}
