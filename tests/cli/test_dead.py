@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import pty
+import re
+import shlex
 import subprocess
 from typing import Any
 
 import pytest
 
+from tests.cli.blocks import ROOT, blocks
 from tests.cli.conftest import COMMAND, Remote, surroundings
 from tests.http.serving import Running
 
@@ -201,3 +204,28 @@ def test_drop_asks_on_a_terminal(remote: Remote, queue: str, server: Running, an
     assert child.returncode == (1 if left else 0)
     assert (b"dropped 3" in out) is not bool(left)
     assert letters(remote, queue) == left
+
+
+def test_the_how_to_shows_what_the_command_prints(remote: Remote, queue: str, server: Running):
+    """The console block of docs/how-to/handle-dead-letters.md, run on its own example; only names and times differ."""
+    [page] = blocks(ROOT / "docs" / "how-to" / "handle-dead-letters.md", "console")
+    parts = (part.partition("\n") for part in page.removeprefix("$ tenure ").split("\n$ tenure "))
+    shown = {command.partition("  #")[0].strip(): output.splitlines() for command, _, output in parts}
+    with server.client() as client:
+        config = {"type": "queue", "max_deliveries": 2, "dead_letter": f"{queue}.dead"}
+        client.put(f"/v0/topics/{queue}", json=config)
+    remote.ok("put", queue, '"a.png"', '"b.txt"')
+    remote.ok("claim", queue, "--max", 2)
+    remote.ok("ack", queue, 1)
+    remote.ok("nack", queue, 2, "--dead", "--reason", "not an image")
+    for command, lines in shown.items():
+        done = remote(*(queue if word == "images" else word for word in shlex.split(command)))
+        assert done.returncode == (4 if "drop" in command else 0), done.stderr
+        if lines:
+            text = re.sub(r"20\d\d-\S+ \S+Z", "2026-01-31 12:00:00.000Z", done.stdout.replace(queue, "images"))
+            assert [squeezed(line) for line in text.splitlines()] == [squeezed(line) for line in lines]
+
+
+def squeezed(line: str) -> str:
+    """Without what only pads a column: names of another length make it wider."""
+    return re.sub(r"-+", "-", re.sub(r" +", " ", line))

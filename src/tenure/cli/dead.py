@@ -33,7 +33,7 @@ _LETTERS_MAX: Final = 1_000_000
 Name = Annotated[
     str, typer.Argument(metavar="QUEUE", help="A queue, or a dead-letter topic by its own name.", show_default=False)
 ]
-Seqs = Annotated[list[int] | None, typer.Argument(metavar="[SEQ]...", help="Only these [all].", show_default=False)]
+Seqs = Annotated[list[int] | None, typer.Argument(metavar="SEQ", help="Only these [all].", show_default=False)]
 Match = Annotated[str | None, typer.Option("--match", help="Only with this tag; x* takes every tag that begins so.")]
 ReasonLike = Annotated[str | None, typer.Option("--reason-like", help="Only where the reason has this in it.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=_LETTERS_MAX, help="At most so many.")]
@@ -69,7 +69,7 @@ def _list(
 @dead.command("show")
 def _show(
     queue: Name,
-    seq: Annotated[int, typer.Argument(help="Its seq, as dead list gives it.", show_default=False)],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Its seq, as dead list gives it.", show_default=False)],
     parked: Parked = None,
     url: Url = DEFAULT_URL,
     key_file: KeyFile = None,

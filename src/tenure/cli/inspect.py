@@ -26,9 +26,9 @@ _STATES: Final = ("ready", "in_flight", "delayed", "parked")
 
 def inspect(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, or any topic.", show_default=False)
+        str | None, typer.Argument(metavar="QUEUE", help="A queue, or any topic.", show_default=False)
     ] = None,
-    seq: Annotated[int | None, typer.Argument(metavar="[SEQ]", help="One job of it.", show_default=False)] = None,
+    seq: Annotated[int | None, typer.Argument(metavar="SEQ", help="One job of it.", show_default=False)] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=1000, help="How many leases, and jobs of each state, to show.")
     ] = 20,

@@ -54,7 +54,7 @@ KeyFile = Annotated[
 Timeout = Annotated[
     int,
     typer.Option(
-        "--timeout", parser=duration, metavar="DURATION", help="How long to try before giving up, retries included."
+        "--timeout", parser=duration, metavar="DURATION", help="How long an answer may take before we give up."
     ),
 ]
 NodeName = Annotated[

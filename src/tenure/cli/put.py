@@ -41,7 +41,7 @@ __all__ = ["put"]
 def put(
     queue: QueueName,
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="[DATA]...", help="JSON values; - reads one per line from a pipe.")
+        list[str] | None, typer.Argument(metavar="DATA", help="JSON values; - reads one per line from a pipe.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Read one value per line from a file.")] = None,
     text: Annotated[bool, typer.Option("--text", help="Take values as text, not as JSON.")] = False,

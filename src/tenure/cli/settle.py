@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ack", "extend", "nack"]
 
-Seqs = Annotated[list[int] | None, typer.Argument(metavar="[SEQ]...", help="Which jobs.", show_default=False)]
+Seqs = Annotated[list[int] | None, typer.Argument(metavar="SEQ", help="Which jobs.", show_default=False)]
 LeaseId = Annotated[
     str | None,
     typer.Option("--lease-id", help="Fences the jobs to this lease; alone it means every job held under it."),

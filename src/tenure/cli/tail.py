@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.5
 
 
 def tail(
-    topic: Annotated[str, typer.Argument(help="A queue, or any topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A queue, or any topic.", show_default=False)],
     from_seq: Annotated[
         int | None, typer.Option("--from", min=0, help="Begin with this seq.", show_default=False)
     ] = None,

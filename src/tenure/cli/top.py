@@ -35,7 +35,7 @@ _INTERVAL_MS_MIN: Final = 100
 
 
 def top(
-    prefix: Annotated[str, typer.Argument(help="Only queues that begin so.", show_default=False)] = "",
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Queues that begin so.", show_default=False)] = "",
     interval: Annotated[
         int, typer.Option("--interval", parser=duration, metavar="DURATION", help="How often to look.")
     ] = "1s",  # type: ignore[assignment]

@@ -22,7 +22,7 @@ __all__ = ["each_topic", "topics"]
 
 
 def topics(
-    prefix: Annotated[str, typer.Argument(help="Only names that begin so.", show_default=False)] = "",
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)] = "",
     url: Url = DEFAULT_URL,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
