@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -250,6 +251,34 @@ async def test_puts_wait_for_room_in_order_and_a_cancelled_wait_leaks_nothing(se
         assert producer._gather._bytes == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_under_cancels_and_lost_answers_everybody_gets_the_seq_of_their_own_record(server, seed):
+    """Fault 26."""
+    chance = random.Random(seed)
+    async with bench(server) as b, b.producer(batch_records_max=7, pending_bytes_max=20 * PUT_BYTES) as producer:
+        told: dict[int, int] = {}
+
+        async def put(number: int) -> None:
+            told[await producer.put(number)] = number
+
+        tasks = []
+        for number in range(300):
+            tasks.append(asyncio.create_task(put(number)))
+            if chance.random() < 0.3:
+                await asyncio.sleep(0)
+            if chance.random() < 0.2:
+                chance.choice(tasks).cancel()
+            if chance.random() < 0.02:
+                b.wire.lose_answers(1)
+        await asyncio.wait(tasks)
+        stored = await b.stored()
+        assert len(set(stored)) == len(stored)
+        assert all(stored[seq - 1] == number for seq, number in told.items())
+        assert all(task.cancelled() or task.exception() is None for task in tasks)
+        assert stored == sorted(stored), "in the order of the calls"
+        assert producer._gather.idle
+
+
 # Many at once, and the end
 
 
@@ -347,7 +376,10 @@ async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknow
         b.wire.release()
 
 
-async def test_a_producer_of_a_name_that_is_none_is_refused(server):
+async def test_a_client_makes_producers_and_a_name_that_is_none_is_refused(server):
     async with bench(server) as b:
+        async with b.client.producer(b.topic, linger_ms=1) as producer:
+            assert await producer.put(1) == 1
+            assert producer.settings.linger_ms == 1
         with pytest.raises(Invalid):
             AsyncProducer(b.client, "no/topic")

@@ -217,3 +217,51 @@ def test_an_error_that_is_not_ours_is_passed_on_as_it_is():
     callers.gather.refused(callers.gather.take(), error := RuntimeError("a bug"))
     assert callers.told == {"a": error, "b": error}
     assert not isinstance(error, Overloaded)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 40)),
+        st.tuples(st.just("unique"), st.integers(0, 40)),
+        st.tuples(st.sampled_from(["take", "accept", "refuse", "fail", "abandon"]), st.just(0)),
+        st.tuples(st.just("give up"), st.integers(0, 60)),
+    ),
+    max_size=80,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_every_put_is_told_once_in_order_and_no_byte_is_lost_count_of(steps):
+    callers = Callers(batch_records_max=4, batch_bytes_max=60, record_bytes_max=30, pending_bytes_max=6 * PUT_BYTES)
+    gather, puts, parts = callers.gather, list[Put[str]](), list[Batch[str]]()
+    for step, number in steps:
+        if step in ("put", "unique"):
+            put = Put(("x" * number, None, None, 0, None, f"{number}" if step == "unique" else None), f"{len(puts)}")
+            try:
+                gather.add(put)
+            except Invalid:
+                continue
+            puts.append(put)
+        elif step == "take" and not gather._flying:
+            parts = [batch] if (batch := gather.take()) else []
+            assert all(len(part) == 1 or not any(put.alone for put in part) for part in parts)
+        elif step in ("accept", "refuse", "fail") and parts:
+            part = parts.pop(0)
+            if step == "accept":
+                callers.accept(part)
+            else:
+                parts[:0] = gather.refused(part, Invalid("no") if step == "refuse" else NotFound("none"))
+            if not parts:
+                gather.landed()
+        elif step == "give up" and number < len(puts):
+            gather.give_up(puts[number])
+        elif step == "abandon":
+            gather.abandon(Closed("closed"))
+        assert gather._bytes == sum(put.cost_bytes for put in (*gather._pending, *gather._flying))
+        assert not gather._waiting or gather.crowded
+        assert not (gather.crowded and not gather._pending and not gather._flying)
+    seqs = [put.seq for put in puts if put.seq]
+    assert seqs == sorted(seqs), "in the order of the calls"
+    undecided = {put.waiter for put in (*gather._pending, *gather._waiting, *(put for part in parts for put in part))}
+    for put in puts:
+        assert put.given_up or (put.waiter in callers.told) != (put.waiter in undecided)
