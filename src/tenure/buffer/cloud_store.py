@@ -1,8 +1,9 @@
 """S3, Google, Azure and memory through obstore, with its traps stepped around.
 
-The client is made with the first call of each process: one that was made before a fork hangs in the child. It does not
-retry, as a retried create would report its own first copy as a stranger's. Uploads are one request each, so that no
-half of a multipart is ever visible. A pickled store is its URL: keys come from the environment of whoever loads it.
+The client is made with the first call of each process, never before. obstore's threads do not survive a fork, and its
+calls hang in the child of a process that made one: such a child is told so at once. The client does not retry, as a
+retried create would report its own first copy as a stranger's. Uploads are one request each, so that no half of a
+multipart is ever visible. A pickled store is its URL: keys come from the environment of whoever loads it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
-from tenure.errors import Invalid
+from tenure.errors import Closed, Invalid
 
 __all__ = ["CloudStore"]
 
@@ -32,8 +33,17 @@ _OPTIONS = {
 }
 _MEMORY: dict[str, MemoryStore] = {}
 _unnamed = itertools.count(1)
+_threads = {"started": False, "lost": False}
 _PAGE = 1_000
 _DELETE_PAGE = 1_000
+
+
+def _after_fork() -> None:
+    """The child has obstore's runtime, if there was one, but none of its threads."""
+    _threads["lost"] = _threads["started"]
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class CloudStore:
@@ -128,6 +138,13 @@ class CloudStore:
             raise _translated(error, key) from None
 
     def _store(self) -> Any:
+        if _threads["lost"]:
+            raise Closed(
+                "the object store was used before this process was forked, and would hang: "
+                "start workers with spawn or forkserver, or fork before the first call",
+                code="forked",
+            )
+        _threads["started"] = True
         if self._client is None or self._client[0] != os.getpid():
             self._client = (os.getpid(), self._connect())
         return self._client[1]

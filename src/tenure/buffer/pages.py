@@ -84,7 +84,8 @@ class _Thrift:
                 self._position += 8
                 return None
             case 8:
-                self._position += self._varint()
+                length = self._varint()
+                self._position += length
                 return None
             case 12:
                 return self.struct(depth + 1)[0]
