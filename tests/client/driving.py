@@ -40,6 +40,11 @@ class Both:
             raise StopAsyncIteration
         return item
 
+    async def drain(self) -> None:
+        """Read a feed until it raises."""
+        while True:
+            await self.next()
+
     async def __aenter__(self) -> Both:
         if hasattr(self.inner, "__aenter__"):
             await self.inner.__aenter__()

@@ -1,0 +1,50 @@
+"""Frames out of chunks, wherever the chunks are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.client import WireError
+from tenure.client.sse import Frame, FrameReader
+
+TEXT = (
+    b"retry: 2000\n\n: hb\n\n"
+    b'id: 1\nevent: job\ndata: {"a":1}\n\n'
+    b'event: job\ndata: {"b":\ndata: 2}\n\n'
+    b'id: 3\nevent: error\ndata: {"code":404}\n\n'
+    b"data:bare\n\n"
+)
+FRAMES = [
+    Frame(b"job", b'{"a":1}', "1"),
+    Frame(b"job", b'{"b":\n2}'),
+    Frame(b"error", b'{"code":404}', "3"),
+    Frame(b"message", b"bare"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 20, len(TEXT)])
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+def test_frames_are_the_same_however_they_arrive(size: int, ending: bytes) -> None:
+    text = TEXT.replace(b"\n", ending) + b" "  # something after the last line end, which may be half of one
+    reader = FrameReader(1_000)
+    found = [frame for at in range(0, len(text), size) for frame in reader.feed(text[at : at + size])]
+    assert found == FRAMES
+
+
+@pytest.mark.parametrize("size", [1, 4, 11, len(TEXT)])
+def test_the_data_of_one_kind_comes_apart_from_the_rest(size: int) -> None:
+    reader = FrameReader(1_000)
+    datas: list[bytes] = []
+    others: list[Frame] = []
+    for at in range(0, len(TEXT), size):
+        more, rest = reader.feed_data(TEXT[at : at + size], b"job")
+        datas += more
+        others += rest
+    assert (datas, others) == ([b'{"a":1}', b'{"b":\n2}'], FRAMES[2:])
+
+
+def test_an_event_that_never_ends_is_cut_off() -> None:
+    reader = FrameReader(100)
+    with pytest.raises(WireError):
+        for _ in range(20):
+            reader.feed(b"data: aaaaaaaa")

@@ -1,0 +1,143 @@
+"""A user's project type-checks clean under both mypy --strict and pyright, and both see the exact signatures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = '''
+"""What a user writes."""
+
+import asyncio
+from typing import Any, assert_type
+
+import msgspec
+
+import tenure
+from tenure import AsyncClient, Client
+from tenure.client import (
+    AsyncLease,
+    Claimed,
+    ClientSettings,
+    Extended,
+    Gap,
+    HeldJob,
+    Job,
+    Lease,
+    Lifecycle,
+    Produced,
+    Settled,
+    TopicInfo,
+    WatchEvent,
+)
+
+
+class Email(msgspec.Struct):
+    to: str
+
+
+def blocking() -> None:
+    with Client("http://127.0.0.1:4000", key="k", node="me", settings=ClientSettings(attempts_max=3)) as client:
+        assert_type(client, Client)
+        assert_type(client.produce("t", [Email("you"), b"1"], idempotency_key="k"), Produced)
+        assert_type(client.topic("t", touch=True), TopicInfo)
+        claimed = client.claim("t", max_count=5, wait_ms=100)
+        assert_type(claimed, Claimed)
+        assert_type(claimed.jobs, list[Job])
+        assert_type(client.ack("t", [1], lease_id=claimed.lease_id), Settled)
+        assert_type(client.extend("t", [1], lease_ms=1_000), Extended)
+        assert_type(client.delete_router("r"), bool)
+        client.put_topic("t", type="queue", lease_ms=5_000)
+        queue = client.queue("emails", Email)
+        assert_type(queue.put(Email("you"), delay_ms=10), int)
+        lease = queue.claim(max_count=2)
+        assert_type(lease, Lease[Email])
+        with lease:
+            for job in lease:
+                assert_type(job, HeldJob[Email])
+                assert_type(job.data, Email)
+            assert_type(lease.ack(), int)
+        assert_type(client.queue("any").claim().jobs[0].data, Any)
+        for jobs in client.work("emails", max_count=5):
+            assert_type(jobs, list[Job])
+        for event in client.watch({"t": None}):
+            assert_type(event, WatchEvent)
+
+
+async def asynchronous() -> None:
+    async with AsyncClient() as client:
+        assert_type(client, AsyncClient)
+        assert_type(await client.produce("t", [Email("you")], create=False), Produced)
+        assert_type(await client.claim("t", node="n", lease_ms=1), Claimed)
+        assert_type(await client.nack("t", [1], reason="no", dead=True), Settled)
+        queue = client.queue("emails", Email)
+        assert_type(await queue.put_many([Email("you")]), range)
+        lease = await queue.claim()
+        assert_type(lease, AsyncLease[Email])
+        async with lease:
+            assert_type(await lease.extend(lease_ms=5), int)
+        async with client.work("emails") as work:
+            async for jobs in work:
+                assert_type(jobs, list[Job])
+        async with client.events("emails") as events:
+            async for row in events:
+                assert_type(row, Lifecycle | Gap)
+        async with client.producer("emails", linger_ms=1) as producer:
+            assert_type(await producer.put(Email("you")), int)
+
+
+try:
+    asyncio.run(asynchronous())
+except tenure.Indeterminate as error:
+    print(error.code, error.detail)
+'''
+
+BAD = """
+import tenure
+
+
+async def wrong(client: tenure.AsyncClient, plain: tenure.Client) -> None:
+    await client.produce("t")
+    await client.produce("t", [1], idempotency="k")
+    await client.claim("t", 5)
+    plain.ack("t", seqs="1", strict="yes")
+    await plain.health()
+    first: str = plain.produce("t", [1]).first_seq
+    client.queue("q", int).put(1) + 1
+"""
+WRONG_LINES = 7
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "bad.py").write_text(BAD)
+    return tmp_path
+
+
+def check(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*command], cwd=project, capture_output=True, text=True, check=False, timeout=110)
+
+
+def test_mypy_strict_sees_the_exact_signatures(project: Path) -> None:
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(project / ".cache"), "--config-file", ""]
+    good = check(project, *mypy, "good.py")
+    assert good.returncode == 0, good.stdout
+    bad = check(project, *mypy, "bad.py")
+    lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
+    assert len(lines) == WRONG_LINES, bad.stdout
+
+
+def test_pyright_sees_the_exact_signatures(project: Path) -> None:
+    pyright = [str(Path(sys.executable).with_name("pyright")), "--pythonpath", sys.executable]
+    (project / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    good = check(project, *pyright, "good.py")
+    assert "0 errors" in good.stdout, good.stdout
+    bad = check(project, *pyright, "bad.py")
+    lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if " - error:" in line}
+    assert len(lines) == WRONG_LINES, bad.stdout

@@ -1,0 +1,248 @@
+"""The two real wires: keys, TLS, limits, timeouts, and whether anything was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure import Denied, Indeterminate, Invalid, Overloaded, TenureError
+from tenure.client import ClientSettings, Request, WireError
+from tenure.client.async_wire import AiohttpWire
+from tenure.client.blocking_wire import Urllib3Wire
+from tests.client.driving import Both, make_client
+from tests.http.serving import Running, serving
+
+ONCE = ClientSettings(attempts_max=1)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    keys = "all,reader:read:public"
+    with serving(tmp_path_factory.mktemp("guarded") / "data", TENURE_API_KEYS=keys) as server:
+        yield server
+
+
+async def test_a_key_is_sent_as_a_bearer_and_its_limits_are_told(kind: str, guarded: Running, name: str) -> None:
+    async with make_client(kind, guarded.url, key="all") as client:
+        await client.produce(name, [1])
+    async with make_client(kind, guarded.url, key="reader") as client:
+        with pytest.raises(Denied) as caught:
+            await client.topic(name)
+        assert caught.value.code == "forbidden"
+    for key in (None, "wrong"):
+        async with make_client(kind, guarded.url, key=key) as client:
+            with pytest.raises(Denied) as caught:
+                await client.topic(name)
+            assert caught.value.code == "unauthorized"
+            with pytest.raises(Denied):
+                await Both(client.inner.work(name)).next()
+
+
+async def test_a_key_that_cannot_stand_in_a_header_is_refused(kind: str) -> None:
+    for key in ("", "a\r\nx: y", "schlüssel"):
+        with pytest.raises(Invalid):
+            make_client(kind, "http://127.0.0.1:4000", key=key)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(cert), "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+async def test_tls_with_a_certificate_of_ones_own(
+    kind: str, tmp_path: Path, certificate: tuple[Path, Path], name: str
+) -> None:
+    cert, key = certificate
+    with serving(tmp_path / "data", "--tls-cert", cert, "--tls-key", key) as server:
+        assert server.url.startswith("https://")
+        async with make_client(kind, server.url, tls=ssl.create_default_context(cafile=cert)) as client:
+            assert (await client.produce(name, [1], config={"type": "queue"})).count == 1
+            async with Both(client.inner.work(name)) as work:
+                while not await work.next():
+                    pass
+        async with make_client(kind, server.url, settings=ONCE) as stranger:
+            with pytest.raises(Overloaded) as caught:
+                await stranger.produce(name, [1])
+            assert caught.value.code == "unreachable", "an unknown certificate: not one byte of the request was sent"
+        async with make_client(kind, server.url.replace("https", "http"), settings=ONCE) as plain:
+            with pytest.raises(Indeterminate):
+                await plain.produce(name, [1])
+
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture
+async def odd_server() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
+    """Starts servers that answer as the test says."""
+    servers: list[asyncio.Server] = []
+    writers: list[asyncio.StreamWriter] = []
+
+    async def start(answer: Answer) -> str:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            await reader.readuntil(b"\r\n\r\n")
+            await answer(reader, writer)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    yield start
+    for writer in writers:
+        writer.transport.abort()
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+def saying(text: bytes) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(text)
+        await writer.drain()
+
+    return answer
+
+
+LONG = b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n" + b"x" * 5_000
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + (b"3e8\r\n" + b"x" * 1000 + b"\r\n") * 6 + b"0\r\n\r\n"
+)
+SHORT = b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n{"
+
+
+@pytest.mark.parametrize("text", [LONG, CHUNKED])
+async def test_an_answer_beyond_the_limit_is_not_read(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]], text: bytes
+) -> None:
+    url = await odd_server(saying(text))
+    async with make_client(kind, url, settings=ClientSettings(attempts_max=1, response_bytes_max=1_000)) as client:
+        with pytest.raises(Overloaded) as caught:
+            await client.health()
+        assert "1000 bytes" in caught.value.message
+
+
+async def test_an_answer_cut_short_was_sent_for(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SHORT)
+        await writer.drain()
+        writer.close()
+
+    async with make_client(kind, await odd_server(answer), settings=ONCE) as client:
+        with pytest.raises(Indeterminate):
+            await client.produce("t", [1])
+
+
+async def test_silence_has_an_end(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    url = await odd_server(saying(b""))
+    async with make_client(kind, url, settings=ClientSettings(attempts_max=1, answer_ms=50)) as client:
+        with pytest.raises(Indeterminate):
+            await client.produce("t", [1])
+        with pytest.raises(Overloaded):
+            await client.health()
+
+
+async def test_a_stream_that_falls_silent_counts_as_broken(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n6\r\n: hb\n\n\r\n"
+    url = await odd_server(saying(head))
+    async with make_client(kind, url, settings=ClientSettings(stream_idle_ms=50)) as client:
+        async with Both(client.inner.work("q")) as work:
+            assert await work.next() == []
+            with pytest.raises(Overloaded) as caught:
+                await work.next()
+            assert caught.value.code == "disconnected"
+
+
+async def test_a_redirect_is_not_followed(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    moved = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+    async with make_client(kind, await odd_server(saying(moved)), key="secret", settings=ONCE) as client:
+        with pytest.raises(TenureError) as caught:
+            await client.health()
+        assert caught.value.detail["status"] == 302
+
+
+async def test_a_connection_that_was_not_made_sent_nothing() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        asynchronous, blocking = AiohttpWire(url, settings=ONCE), Urllib3Wire(url, settings=ONCE)
+        with pytest.raises(WireError) as caught:
+            await asynchronous.send(Request("DELETE", "/v0/topics/t"))
+        assert caught.value.sent is False
+        with pytest.raises(WireError) as caught:
+            blocking.send(Request("DELETE", "/v0/topics/t"))
+        assert caught.value.sent is False
+        await asynchronous.close()
+        blocking.close()
+
+
+async def test_waiting_for_a_connection_has_an_end_and_sent_nothing(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    url = await odd_server(saying(b""))
+    settings = ClientSettings(connections_max=1, streams_max=1, acquire_ms=50, attempts_max=1, answer_ms=5_000)
+    wire: AiohttpWire | Urllib3Wire
+    wire = AiohttpWire(url, settings=settings) if kind == "async" else Urllib3Wire(url, settings=settings)
+
+    async def sending() -> object:
+        request = Request("GET", "/v0/health")
+        return await (wire.send(request) if isinstance(wire, AiohttpWire) else asyncio.to_thread(wire.send, request))
+
+    held = [asyncio.ensure_future(sending()) for _ in range(3)]
+    done, _ = await asyncio.wait(held, return_when=asyncio.FIRST_EXCEPTION)
+    error = next(iter(done)).exception()
+    assert isinstance(error, WireError)
+    assert error.sent is False
+    closing = wire.close()
+    if closing is not None:
+        await closing
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_a_closed_client_sends_nothing(kind: str, real: Running) -> None:
+    client = make_client(kind, real.url, settings=ONCE)
+    await client.health()
+    await client.close()
+    with pytest.raises(Overloaded) as caught:
+        await client.produce("t", [1])
+    assert caught.value.code == "unreachable"
+    await client.close()
+
+
+async def test_a_prefix_in_the_url_is_kept(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readline())
+        writer.write(b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"status":"ok"}')
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with make_client(kind, f"http://127.0.0.1:{port}/queues/") as client:
+        await client.health()
+    server.close()
+    assert seen == [b"GET /queues/v0/health HTTP/1.1\r\n"]
+
+
+def test_settings_that_cannot_be_meant_are_refused() -> None:
+    for bad in ({"attempts_max": 0}, {"connections_max": -1}, {"answer_ms": 1.5}, {"retry_for_ms": True}):
+        with pytest.raises(Invalid):
+            ClientSettings(**bad)  # type: ignore[arg-type]
