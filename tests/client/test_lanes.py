@@ -37,14 +37,19 @@ def test_the_lane_used_last_is_taken_first() -> None:
 def test_whoever_waits_gets_the_next_free_lane_in_turn_and_who_gave_up_does_not() -> None:
     lanes = Lanes(1)
     lane = taken(lanes)
-    got: list[str] = []
+    got: list[Lane] = []
+
+    def third(lane: Lane) -> bool:
+        got.append(lane)
+        return True
+
     forgotten = lambda lane: True  # noqa: E731
     assert lanes.take(forgotten) is None
     assert lanes.take(lambda lane: False) is None
-    assert lanes.take(lambda lane: got.append("third") is None) is None
+    assert lanes.take(third) is None
     lanes.forget(forgotten)
     lanes.give(lane)
-    assert got == ["third"]
+    assert got == [lane]
 
 
 FORKING = """

@@ -45,6 +45,6 @@ def test_the_data_of_one_kind_comes_apart_from_the_rest(size: int) -> None:
 
 def test_an_event_that_never_ends_is_cut_off() -> None:
     reader = FrameReader(100)
+    assert reader.feed(b"data: " + b"a" * 90) == []
     with pytest.raises(WireError):
-        for _ in range(20):
-            reader.feed(b"data: aaaaaaaa")
+        reader.feed(b"aaaaa")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenure import AsyncClient, Conflict, Invalid, NotFound, Overloaded, Record
-from tenure.client import CaughtUp, ClientSettings, Gap, Records, Tombstone, TopicDeleted
+from tenure.client import CaughtUp, ClientSettings, Gap, Job, Records, Tombstone, TopicDeleted
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire
 from tests.client.driving import Both, make_client
@@ -55,7 +56,7 @@ async def test_jobs_are_pushed_in_lists_and_no_more_than_asked_for(client: Both,
     odd = b'["\\ud800",\n1]'
     await client.produce(name, [Record(data=odd, tag="x", meta=b'{"m":1}'), *range(9)])
     async with Both(client.inner.work(name, max_count=5, lease_ms=60_000)) as work:
-        jobs = []
+        jobs: list[Job] = []
         while len(jobs) < 5:
             jobs += await work.next()
         assert [job.seq for job in jobs] == [1, 2, 3, 4, 5]
@@ -120,7 +121,7 @@ async def test_a_watch_outlives_the_server(kind: str, tmp_path: Path, name: str)
                 proxy.cut()
                 await client.produce(name, ["more"])
                 await client.produce(f"{name}-new", ["more"])
-                seen = set()
+                seen: set[tuple[str, int]] = set()
                 while len(seen) < 2:
                     event = await feed.next()
                     if isinstance(event, Records):
@@ -161,7 +162,8 @@ async def test_a_watch_ends_when_every_topic_is_deleted(client: Both, name: str)
 async def test_a_watch_of_an_unknown_topic_says_so(client: Both, name: str) -> None:
     with pytest.raises(NotFound):
         await Both(client.inner.watch(name)).next()
-    for bad in ([], {}, "no/name", {"t": -1}):
+    unfit: list[Any] = [[], {}, "no/name", {"t": -1}]
+    for bad in unfit:
         with pytest.raises(Invalid):
             client.inner.watch(bad)
 

@@ -159,12 +159,12 @@ async def test_a_stream_that_falls_silent_counts_as_broken(
 ) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n6\r\n: hb\n\n\r\n"
     url = await odd_server(saying(head))
-    async with make_client(kind, url, settings=ClientSettings(stream_idle_ms=50)) as client:
-        async with Both(client.inner.work("q")) as work:
-            assert await work.next() == []
-            with pytest.raises(Overloaded) as caught:
-                await work.next()
-            assert caught.value.code == "disconnected"
+    client = make_client(kind, url, settings=ClientSettings(stream_idle_ms=50))
+    async with client, Both(client.inner.work("q")) as work:
+        assert await work.next() == []
+        with pytest.raises(Overloaded) as caught:
+            await work.next()
+        assert caught.value.code == "disconnected"
 
 
 async def test_a_redirect_is_not_followed(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
@@ -245,4 +245,4 @@ async def test_a_prefix_in_the_url_is_kept(kind: str, odd_server: Callable[[Answ
 def test_settings_that_cannot_be_meant_are_refused() -> None:
     for bad in ({"attempts_max": 0}, {"connections_max": -1}, {"answer_ms": 1.5}, {"retry_for_ms": True}):
         with pytest.raises(Invalid):
-            ClientSettings(**bad)  # type: ignore[arg-type]
+            ClientSettings(**bad)
