@@ -59,3 +59,17 @@ def test_output_that_nobody_reads_is_no_failure_to_complain_about(data: Path):
         child.stdout.close()
         complaint = child.stderr.read()
     assert complaint == ""
+
+
+def test_an_interrupt_while_it_starts_leaves_no_traceback():
+    code = """
+import sys, tenure.cli.main
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tenure.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Slow())
+tenure.cli.main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

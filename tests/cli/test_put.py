@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -167,6 +169,21 @@ def test_no_create_leaves_an_unknown_queue_alone(remote: Remote, queue: str):
 def test_a_log_can_be_made_instead(remote: Remote, queue: str):
     remote.ok("put", queue, "1", "--type", "log")
     assert remote.json("inspect", queue)["type"] == "log"
+
+
+def test_an_interrupted_put_says_how_far_it_got(remote: Remote, queue: str, server: Running):
+    with remote.start("put", queue, "-", stdin=subprocess.PIPE) as child, server.client() as client:
+        assert child.stdin is not None
+        assert child.stderr is not None
+        client.put(f"/v0/topics/{queue}", json={"type": "queue"})
+        for line in ("1\n", "2\n"):  # once the second is there, the first was answered
+            child.stdin.write(line)
+            child.stdin.flush()
+            assert client.post(f"/v0/topics/{queue}/claim", json={"node": "n", "wait_ms": 30_000}).json()["count"] == 1
+        child.send_signal(signal.SIGINT)
+        said = child.stderr.read()
+        assert child.wait() == 130
+    assert re.fullmatch(r"tenure: interrupted: (1 record|2 records) went in for sure, up to line [12]\n", said)
 
 
 def test_a_progress_bar_is_drawn_on_a_terminal_only(remote: Remote, queue: str, tmp_path: Path):

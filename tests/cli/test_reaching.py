@@ -99,6 +99,13 @@ def test_a_key_is_never_an_argument(tenure: Tenure):
     assert tenure("topics", "--key", "whole").returncode == 2
 
 
+def test_a_key_that_cannot_be_sent_is_refused(tenure: Tenure, keyed: Running):
+    for key in ("schl\u00fcssel", "two\nlines"):
+        done = tenure("topics", TENURE_URL=keyed.url, TENURE_KEY=key)
+        assert done.returncode in (2, 6)
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_server_that_never_answers_is_given_up(tenure: Tenure):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -86,6 +86,7 @@ def test_a_gap_is_told(remote: Remote, queue: str):
 
     httpx.put(f"{remote.url}/v0/topics/{queue}", json={"type": "log", "cap_records": 2}, trust_env=False)
     remote.ok("put", queue, "1", "2", "3", "4", "--type", "log")
+    assert len(remote.ok("tail", queue, "--no-follow").splitlines()) == 2, "nobody asked for what is gone"
     done = remote("tail", queue, "--no-follow", "--from", "1")
     assert "seqs 1 to 2 are gone (cap)" in done.stderr
     assert len(done.stdout.splitlines()) == 2

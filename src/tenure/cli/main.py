@@ -25,6 +25,7 @@ __all__ = ["DENIED", "EMPTY", "FAILED", "LATER", "LOST", "OK", "PROBLEM", "UNKNO
 
 OK, PROBLEM, USAGE, FAILED = 0, 1, 2, 3
 EMPTY, LATER, DENIED, LOST, UNKNOWN = 4, 5, 6, 7, 8
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -36,6 +37,8 @@ def main() -> None:
         from tenure.cli.app import app
 
         app(prog_name="tenure")
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not complain about it while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,7 +27,7 @@ from tenure.cli.options import (
 )
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reworded
-from tenure.cli.screen import Payload, Shown
+from tenure.cli.screen import Payload, Shown, note
 from tenure.cli.words import count
 from tenure.core.records import Record
 from tenure.errors import Invalid, TenureError
@@ -125,6 +125,9 @@ class _Putting:
                 reached = batch.last
                 if progress is not None:
                     progress.reached(batch.read_bytes, f"{self._found['count']:,} records")
+        except KeyboardInterrupt:
+            note(f"interrupted: {count(self._found['count'], 'record')} went in for sure, up to {unit} {reached:,}")
+            raise
         except TenureError as error:
             if not reached:
                 raise

@@ -1,13 +1,15 @@
 """What `tenure top` shows: samples of a server one after the other, and the rates between them.
 
 A queue's ``in`` and ``out`` come from its own answers: how far its head moved, and how many records left it (acked,
-dead-lettered, deleted, evicted). What was claimed and acked is counted by the server as a whole.
+dead-lettered, deleted, evicted). What was claimed and acked is counted by the server as a whole. The first 5,000
+topics of the prefix are looked at.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SORTS", "Row", "Sample", "Sampler"]
 
 _DEPTHS_MAX: Final = 24
+_TOPICS_MAX: Final = 5_000
 _TOTALS: Final = ("produced", "claimed", "acked", "nacked", "expired", "dead_lettered")
 _TOTAL: Final = re.compile(rf"^tenure_({'|'.join(_TOTALS)})_total (\S+)$", re.MULTILINE)
 
@@ -77,7 +80,8 @@ class Sampler:
         """One sample. Raises what the client raises; the next one then compares with the last that was answered."""
         health = self._client.health()
         totals = {name: float(value) for name, value in _TOTAL.findall(self._client.metrics())}
-        infos = [info for info in each_topic(self._client, self._prefix) if info.queue is not None]
+        topics = islice(each_topic(self._client, self._prefix), _TOPICS_MAX)
+        infos = [info for info in topics if info.queue is not None]
         before = self._before
         restarted = before is not None and health.uptime_ms < before.uptime_ms
         span_s = now_s - before.at_s if before is not None and not restarted else 0.0

@@ -67,14 +67,16 @@ class _Reading:
 
     def run(self, from_seq: int | None, *, last: int, follow: bool) -> None:
         """Print what is there, then, to follow, what comes."""
-        head = self._client.topic(self._topic, touch=False).head_seq
-        self._cursor = max(0, from_seq - 1) if from_seq is not None else max(0, head - last)
-        gap_told = self._cursor  # what lay before our own beginning is no gap
+        info = self._client.topic(self._topic, touch=False)
+        head = info.head_seq
+        # What was gone before our own beginning is no gap, unless somebody asked for it by its seq.
+        start = max(head - last, info.earliest_seq - 1) if from_seq is None else from_seq - 1
+        self._cursor = max(0, start)
         while follow or self._cursor < head:
             found = self._read(wait_ms=_WAIT_MS if follow else 0)
             if found is None:
                 continue
-            if found.tombstone is not None and (found.tombstone.gap_from > gap_told or from_seq is not None):
+            if found.tombstone is not None:
                 self._tell_gap(found.tombstone)
             for record in found.records:
                 self._print(record)
