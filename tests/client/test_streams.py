@@ -60,7 +60,7 @@ async def test_jobs_are_pushed_in_lists_and_no_more_than_asked_for(client: Both,
         while len(jobs) < 5:
             jobs += await work.next()
         assert [job.seq for job in jobs] == [1, 2, 3, 4, 5]
-        assert (bytes(jobs[0].data), jobs[0].tag, bytes(jobs[0].meta)) == (odd, "x", b'{"m":1}')
+        assert (bytes(jobs[0].data), jobs[0].tag, bytes(jobs[0].meta or b"")) == (odd, "x", b'{"m":1}')
         assert (await client.topic(name)).queue.in_flight == 5
         await client.ack(name, [1, 2])
         more = await some(work)
@@ -78,6 +78,20 @@ async def test_a_work_stream_that_is_refused_says_why(client: Both, name: str) -
         await Both(client.inner.work(name)).next()
     with pytest.raises(Invalid):
         client.inner.work(name, node="")
+
+
+async def test_closing_a_stream_ends_it_for_whoever_waits_on_it(client: Both, name: str) -> None:
+    await client.put_topic(name, type="queue")
+    work = Both(client.inner.work(name))
+    assert await work.next() == []
+    waiting = asyncio.ensure_future(work.drain())
+    while not waiting.done():
+        await asyncio.sleep(0.01)
+        await work.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    with pytest.raises(StopAsyncIteration):
+        await work.next()
 
 
 async def test_a_queue_that_is_deleted_ends_its_work_stream(client: Both, name: str) -> None:

@@ -61,13 +61,19 @@ class Feed(Generic[T]):
 
     def __init__(self, wire: Wire, source: Source[T]) -> None:
         self._wire = wire
+        self._closed = False
         self.source = source
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        item = drive(self._wire, self.source.next())
+        try:
+            item = None if self._closed else drive(self._wire, self.source.next())
+        except TenureError:
+            if not self._closed:  # by another thread, which is why the read failed
+                raise
+            item = None
         if item is None:
             self.close()
             raise StopIteration
@@ -82,10 +88,11 @@ class Feed(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """End the stream. On a work stream this gives back what was not settled."""
-        if self.source.stream is not None:
-            self.source.stream.close()
-            self.source.stream = None
+        """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
+        self._closed = True
+        stream, self.source.stream = self.source.stream, None
+        if stream is not None:
+            stream.close()
 
 
 class AsyncFeed(Generic[T]):
@@ -93,13 +100,19 @@ class AsyncFeed(Generic[T]):
 
     def __init__(self, wire: AsyncWire, source: Source[T]) -> None:
         self._wire = wire
+        self._closed = False
         self.source = source
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        item = await drive_async(self._wire, self.source.next())
+        try:
+            item = None if self._closed else await drive_async(self._wire, self.source.next())
+        except TenureError:
+            if not self._closed:  # by another task, which is why the read failed
+                raise
+            item = None
         if item is None:
             self.close()
             raise StopAsyncIteration
@@ -114,7 +127,8 @@ class AsyncFeed(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """End the stream. On a work stream this gives back what was not settled."""
-        if self.source.stream is not None:
-            self.source.stream.close()
-            self.source.stream = None
+        """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
+        self._closed = True
+        stream, self.source.stream = self.source.stream, None
+        if stream is not None:
+            stream.close()
