@@ -67,9 +67,9 @@ def test_a_batch_is_bounded_by_records():
 
 
 def test_a_batch_is_bounded_by_bytes_and_a_larger_record_goes_alone():
-    callers = Callers(batch_bytes_max=10)
-    for name, size in zip("abcde", (4, 4, 20, 4, 8), strict=True):
-        callers.put(name, "x" * (size - 2))
+    callers = Callers(batch_bytes_max=28)
+    for name, size in zip("abcde", (2, 2, 18, 2, 6), strict=True):
+        callers.put(name, "x" * size)
     assert [callers.send() for _ in range(4)] == ["a b", "c", "d", "e"]
 
 

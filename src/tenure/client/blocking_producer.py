@@ -185,7 +185,7 @@ class Producer:
         while parts:
             part = parts.pop(0)
             try:
-                produced = self._client.produce(self.topic, [put.record for put in part], create=self.settings.create)
+                produced = self._client.produce(self.topic, [put.text for put in part], create=self.settings.create)
             except Exception as error:
                 with self._lock:
                     parts[:0] = self._gather.refused(part, error)

@@ -18,7 +18,17 @@ from tenure.core.records import Record
 from tenure.core.values import check_seqs
 from tenure.errors import Invalid
 
-__all__ = ["JsonText", "body_of", "json_text", "path_of", "query_of", "record_of", "records_text", "seqs_of"]
+__all__ = [
+    "JsonText",
+    "RecordText",
+    "body_of",
+    "json_text",
+    "path_of",
+    "query_of",
+    "record_text",
+    "records_text",
+    "seqs_of",
+]
 
 SEQS_MAX = 1_000
 JsonText = bytes
@@ -52,41 +62,41 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def record_of(value: Any) -> bytes | Record:
-    """One record of a produce: JSON text, with what else was said about it."""
-    return value if isinstance(value, Record) else json_text(value)
+class RecordText(bytes):
+    """One record as it stands in the body of an append, checked."""
+
+    __slots__ = ()
 
 
 def records_text(records: Iterable[Any]) -> bytes:
     """The ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
     if isinstance(records, (str, bytes, bytearray, Mapping, Record)):
         raise Invalid("records must be a list of records; got one alone: put it in a list")
-    texts = [_record_text(record) if isinstance(record, Record) else _plain(record) for record in records]
+    texts = [record if type(record) is RecordText else record_text(record) for record in records]
     if not texts:
         raise Invalid("records must hold at least one record")
     return b"[%b]" % b",".join(texts)
 
 
-def _plain(value: Any) -> bytes:
-    return b'{"data":%b}' % json_text(value)
-
-
-def _record_text(record: Record) -> bytes:
+def record_text(value: Any) -> RecordText:
+    """One record for `records_text`, made ahead of time. Raises Invalid."""
+    if not isinstance(value, Record):
+        return RecordText(b'{"data":%b}' % json_text(value))
     fields: dict[str, Any] = {}
-    if record.tag is not None:
-        fields["tag"] = check_tag(record.tag)
-    if record.node is not None:
-        fields["node"] = record.node
-    if record.delay_ms:
-        fields["delay_ms"] = record.delay_ms
-    if record.deliver_at is not None:
-        fields["deliver_at"] = record.deliver_at
-    if record.unique_key is not None:
-        fields["unique_key"] = record.unique_key
-    more = b"" if record.meta is None else b',"meta":%b' % _checked(record.meta)
+    if value.tag is not None:
+        fields["tag"] = check_tag(value.tag)
+    if value.node is not None:
+        fields["node"] = value.node
+    if value.delay_ms:
+        fields["delay_ms"] = value.delay_ms
+    if value.deliver_at is not None:
+        fields["deliver_at"] = value.deliver_at
+    if value.unique_key is not None:
+        fields["unique_key"] = value.unique_key
+    more = b"" if value.meta is None else b',"meta":%b' % _checked(value.meta)
     if fields:
-        more += b"," + _encode(fields)[1:-1]
-    return b'{"data":%b%b}' % (_checked(record.data), more)
+        more += b"," + body_of(fields)[1:-1]
+    return RecordText(b'{"data":%b%b}' % (_checked(value.data), more))
 
 
 def body_of(fields: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from tenure.client.encode import RecordText
 from tenure.client.gather_settings import PUT_BYTES, ProducerSettings
 from tenure.client.put import Put
 from tenure.client.replies import Produced
@@ -20,6 +21,7 @@ from tenure.errors import Invalid, TenureError
 __all__ = ["Batch", "Gather", "own"]
 
 W = TypeVar("W")
+_SENT = RecordText()
 Batch = list[Put[W]]
 
 
@@ -154,7 +156,7 @@ class Gather(Generic[W]):
         """Every put of the batch in flight has its outcome: its room goes to those that wait."""
         for put in self._flying:
             self._bytes -= put.cost_bytes
-            put.record = b""
+            put.text = _SENT
         self._flying = []
         self._admit_waiting()
 

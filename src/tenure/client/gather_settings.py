@@ -35,7 +35,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_records_max: int = 1_000
     """Records in one request."""
     batch_bytes_max: int = 1 * MIB
-    """Bytes of data, meta and tags in one request; a larger record goes alone."""
+    """Bytes of records, as JSON, in one request; a larger one goes alone."""
     record_bytes_max: int = 1 * MIB
     """``data`` and ``meta`` of one record; as the server's own limit."""
     pending_bytes_max: int = 64 * MIB

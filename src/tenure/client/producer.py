@@ -187,7 +187,7 @@ class AsyncProducer:
             self.sent_count += 1
             try:
                 produced = await self._client.produce(
-                    self.topic, [put.record for put in part], create=self.settings.create
+                    self.topic, [put.text for put in part], create=self.settings.create
                 )
             except Exception as error:
                 parts[:0] = self._gather.refused(part, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from tenure.client.encode import json_text, record_of
+from tenure.client.encode import RecordText, json_text, record_text
 from tenure.core.records import Record
 from tenure.errors import Invalid
 
@@ -19,12 +19,12 @@ Given = tuple[Any, str | None, Any, int, int | None, str | None]
 class Put(Generic[W]):
     """One put on its way. ``waiter`` is how its driver reaches the caller; ``seq`` or ``error`` is the outcome."""
 
-    __slots__ = ("alone", "cost_bytes", "error", "given", "given_up", "number", "record", "seq", "waiter")
+    __slots__ = ("alone", "cost_bytes", "error", "given", "given_up", "number", "seq", "text", "waiter")
 
     def __init__(self, given: Given, waiter: W) -> None:
         self.given: Given | None = given
         self.waiter = waiter
-        self.record: bytes | Record = b""
+        self.text = RecordText()
         self.cost_bytes = 0
         self.alone = False
         self.number = 0
@@ -33,26 +33,24 @@ class Put(Generic[W]):
         self.given_up = False
 
     def seal(self, *, record_bytes_max: int) -> int:
-        """Make the record; returns its bytes. Raises Invalid where it cannot be one, or where it is too large:
+        """Make the record's text; returns its bytes. Raises Invalid where it cannot be one, or where it is too large:
         found here, so that it never meets its neighbours.
         """
         assert self.given is not None, "a put is sealed once"
         record = _record(*self.given)
-        if type(record) is bytes:
-            size = total = len(record)
-        else:
-            assert isinstance(record, Record)
+        if isinstance(record, Record):
             size = len(record.data) + len(record.meta or b"")
-            total = size + len(record.tag or "") + len(record.unique_key or "")
             self.alone = record.unique_key is not None
+        else:
+            size = len(record)
         if size > record_bytes_max:
             message = (
                 f"a record of {size} bytes is larger than {record_bytes_max}: store it elsewhere, send its address"
             )
             raise Invalid(message, code="record_too_large", limit="record_bytes_max", max=record_bytes_max)
-        self.record = record
+        self.text = record_text(record) if isinstance(record, Record) else RecordText(b'{"data":%b}' % record)
         self.given = None
-        return total
+        return len(self.text)
 
 
 def outcomes(puts: Sequence[Put[W]]) -> list[int]:
@@ -68,7 +66,7 @@ def _record(
     data: Any, tag: str | None, meta: Any, delay_ms: int, deliver_at: int | None, unique_key: str | None
 ) -> bytes | Record:
     if tag is None and meta is None and not delay_ms and deliver_at is None and unique_key is None:
-        return record_of(data)
+        return data if isinstance(data, Record) else json_text(data)
     if isinstance(data, Record):
         raise Invalid("a Record says everything itself: give the options to it")
     return Record(
