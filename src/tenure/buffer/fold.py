@@ -142,6 +142,9 @@ def _seal(state: State, op: Seal, delta: Delta) -> None:
     run = op.run
     if run.first_seq != state.tail_seq or not 0 < run.count <= len(state.tail):
         _refuse(delta, f"a run of {run.count} from {run.first_seq} with the tail at {state.tail_seq}")
+    sealed = state.tail[: run.count]
+    if (run.oldest_name, run.last_ms) != (min(e.name for e in sealed), max(e.last_ms for e in sealed)):
+        _refuse(delta, f"a run from {run.first_seq} that does not hold the tail's entries")
     state.runs.append(run)
     del state.tail[: run.count]
 

@@ -164,7 +164,7 @@ class Producer:
         limits = self._settings
         if not entries:
             raise Invalid("produce needs at least one entry; an empty byte string is one")
-        if not all(type(entry) is bytes for entry in entries):
+        if set(map(type, entries)) != {bytes}:
             raise Invalid("entries are a list of bytes")
         if type(metadata) is not bytes or len(metadata) > limits.metadata_bytes_max:
             raise Invalid(f"metadata is at most {limits.metadata_bytes_max:,} bytes")
