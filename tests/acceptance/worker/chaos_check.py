@@ -1,15 +1,16 @@
-"""What handlers wrote, held against what the broker's log says: at least once, and twice only where a lease was lost."""
+"""What handlers wrote, held against what the broker's log says: at least once, and twice only after a lost lease."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import msgspec
 
 from tenure.testing import History, HistoryReport, check_history
 from tests.acceptance.worker.chaos import Noted
-from tests.acceptance.worker.chaos_log import Held, LoggedQueue
+from tests.acceptance.worker.chaos_log import Held, Logged
 
 __all__ = ["Verdict", "judge"]
 
@@ -17,8 +18,8 @@ _LOST = frozenset({"expired", "disconnect", "nack"})
 
 
 class Verdict(msgspec.Struct):
-    """``problems`` must be empty. ``again`` counts handlings after the first of a job, by how the lease before ended and
-    what had been done to its worker; ``finished_again`` those jobs that two handlers brought to their end.
+    """``problems`` must be empty. ``again`` counts handlings after the first of a job, by how the lease before ended
+    and what had been done to the broker or to its worker; ``finished_again`` those that brought a job to its end again.
     """
 
     report: HistoryReport
@@ -33,13 +34,13 @@ class Verdict(msgspec.Struct):
         causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.again.items())) or "none"
         return (
             f"{self.report}; {self.handled} handlings, {self.cancelled} of them cancelled; "
-            f"{self.again.total()} handled again after a lost lease ({causes}), {self.finished_again} finished twice"
+            f"{self.again.total()} handled again after a lost lease [{causes}], {self.finished_again} finished twice"
         )
 
 
 def judge(
     noted: Iterable[Noted],
-    logged: Mapping[str, LoggedQueue],
+    logged: Logged,
     *,
     sent: list[str],
     acknowledged: list[str],
@@ -48,7 +49,7 @@ def judge(
     """Put both sides together."""
     lines = list(noted)
     begins = [line for line in lines if line.event == "begin"]
-    problems = [f"{queue.name}: {problem}" for queue in logged.values() for problem in queue.problems]
+    problems = logged.problems
     covered = _covered(begins, logged, problems)
     history = History()
     history.produce(sent, "invoke")
@@ -61,17 +62,16 @@ def judge(
     ends = Counter(line.id for line in lines if line.event == "end")
     verdict.finished_again = sum(count - 1 for count in ends.values())
     verdict.cancelled = sum(line.event == "cancelled" for line in lines)
-    _count_again(verdict, covered, fates)
+    _count_again(verdict, covered, logged, fates)
     _check_answers(verdict, lines, logged)
     return verdict
 
 
-def _covered(begins: list[Noted], logged: Mapping[str, LoggedQueue], problems: list[str]) -> list[tuple[Noted, Held]]:
-    """Each handling with the lease it ran under. One lease is one handling, of the worker that the broker gave it to."""
+def _covered(begins: list[Noted], logged: Logged, problems: list[str]) -> list[tuple[Noted, Held]]:
+    """Each handling with the lease it ran under. One lease is one handling, by the worker that it was given to."""
     found: dict[tuple[str, int, str], tuple[Noted, Held]] = {}
     for line in begins:
-        leases = {held.lease: held for held in logged[line.queue].held[line.seq]}
-        held = leases.get(line.lease)
+        held = logged.held(line.queue, line.seq, line.lease)
         key = (line.queue, line.seq, line.lease)
         if held is None or (held.node, held.deliveries) != (line.node, line.deliveries):
             problems.append(f"{line} ran under no lease of the log")
@@ -101,24 +101,25 @@ def _note(history: History, line: Noted, held: Held) -> None:
         history.nack(line.queue, line.seq, lease=line.lease, outcome="ok", at=held.ended_at)
 
 
-def _count_again(verdict: Verdict, covered: list[tuple[Noted, Held]], fates: Mapping[str, str]) -> None:
+def _count_again(verdict: Verdict, covered: list[tuple[Noted, Held]], logged: Logged, fates: Mapping[str, str]) -> None:
     """A second handling is excused by the loss of the lease before it, and by nothing else."""
     by_job: dict[tuple[str, int], list[tuple[Noted, Held]]] = defaultdict(list)
     for line, held in covered:
         by_job[line.queue, line.seq].append((line, held))
     for handlings in by_job.values():
         handlings.sort(key=lambda pair: pair[1].deliveries)
-        for (before, lease), (after, _) in zip(handlings, handlings[1:], strict=False):
+        for (before, lease), (after, _) in pairwise(handlings):
             if lease.how in _LOST:
-                verdict.again[f"{lease.how} ({fates[before.node]})"] += 1
+                why = f"worker {fates[before.node]}" if logged.was_there(lease) else "broker killed"
+                verdict.again[f"{lease.how}, {why}"] += 1
             else:
                 verdict.problems.append(f"{after} follows {before}, whose lease ended by {lease.how}")
 
 
-def _check_answers(verdict: Verdict, lines: list[Noted], logged: Mapping[str, LoggedQueue]) -> None:
+def _check_answers(verdict: Verdict, lines: list[Noted], logged: Logged) -> None:
     """What a handler was told about its ack is what the log says: taken for good, or fenced."""
     for line in lines:
         if line.event == "asked" and line.taken is not None:
-            (held,) = (held for held in logged[line.queue].held[line.seq] if held.lease == line.lease)
-            if line.taken != (held.how == "acked"):
-                verdict.problems.append(f"{line} was told {line.taken}, but its lease ended by {held.how}")
+            held = logged.held(line.queue, line.seq, line.lease)
+            if held is None or line.taken != (held.how == "acked"):
+                verdict.problems.append(f"{line} was told {line.taken}, but its lease ended by {held and held.how}")

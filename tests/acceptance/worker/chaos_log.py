@@ -11,14 +11,25 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Released, TopicPut, decode
+from tenure.core.events import (
+    Acked,
+    Appended,
+    Claimed,
+    DeadLettered,
+    Event,
+    Extended,
+    Opened,
+    Released,
+    TopicPut,
+    decode,
+)
 from tenure.core.ranges import each
 from tenure.core.settle import lease_id
 from tenure.log.disk import PosixDisk
 from tenure.log.recovery import Scan
 from tenure.log.segment import list_heads
 
-__all__ = ["Held", "LoggedQueue", "read_log"]
+__all__ = ["Held", "Logged", "LoggedQueue", "read_log"]
 
 
 class Held:
@@ -98,12 +109,35 @@ def _events(home: Path) -> Iterator[Event]:
         yield decode(kind, body)
 
 
-def read_log(home: Path) -> dict[str, LoggedQueue]:
-    """Every topic of a data directory whose broker has ended, by name."""
-    queues: dict[int, LoggedQueue] = {}
+class Logged:
+    """A whole log: its queues by name, and from when to when no broker was there to write it."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, LoggedQueue] = {}
+        self.outages: list[tuple[int, int]] = []
+
+    def held(self, queue: str, seq: int, lease: str) -> Held | None:
+        """One lease on one job."""
+        return next((held for held in self.queues[queue].held[seq] if held.lease == lease), None)
+
+    def was_there(self, held: Held) -> bool:
+        """Whether the broker could be reached all the time that a lease ran."""
+        return not any(held.at <= back and gone <= held.deadline for gone, back in self.outages)
+
+    @property
+    def problems(self) -> list[str]:
+        return [f"{queue.name}: {problem}" for queue in self.queues.values() for problem in queue.problems]
+
+
+def read_log(home: Path) -> Logged:
+    """The log of a data directory whose broker has ended."""
+    logged, by_id, last_at = Logged(), dict[int, LoggedQueue](), 0
     for event in _events(home):
         if isinstance(event, TopicPut):
-            queues.setdefault(event.topic, LoggedQueue(event.name))
-        elif (queue := queues.get(getattr(event, "topic", 0))) is not None:
+            by_id[event.topic] = logged.queues.setdefault(event.name, LoggedQueue(event.name))
+        elif isinstance(event, Opened):
+            logged.outages.append((last_at, event.at))
+        elif (queue := by_id.get(getattr(event, "topic", 0))) is not None:
             queue.take(event)
-    return {queue.name: queue for queue in queues.values()}
+        last_at = event.at
+    return logged

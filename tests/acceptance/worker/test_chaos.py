@@ -1,7 +1,7 @@
 """Jobs flow through real workers while these are killed, stopped, starved of memory and drained, and the broker too.
 
-What "out of memory" means here: a handler takes memory until the kernel refuses (RLIMIT_AS), and its whole worker aborts
-at once. The broker and the other workers see what they see of the kernel's own killer: a process that is gone.
+What "out of memory" means here: a handler takes memory until the kernel refuses more (RLIMIT_AS), and its whole worker
+aborts. The broker and the others see the same as of the kernel's own killer: a process that is gone without a word.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def run(fleet: Fleet, *, count: int, faults: list[str]) -> tuple[Verdict, Flow]:
         for index, fault in enumerate(faults, start=1):
             starved = fleet.done["out of memory"]
             flow.allow(part * (index + 1))
-            fleet.until(lambda: len(fleet.ended) >= part * index - part // 2, f"the jobs before fault {index} end")
+            fleet.until_ended(part * index - part // 2)
             does[fault]()
         flow.finish()
         fleet.until(fleet.empty, "all jobs are done")
     finally:
         flow.abandon()
     fleet.end()
-    fates = {worker.node: worker.fate.removesuffix(" †") for worker in fleet.workers}
+    fates = {worker.node: worker.fate for worker in fleet.workers}
     logged = read_log(fleet.server.home)
     return judge(fleet.noted, logged, sent=flow.sent, acknowledged=flow.acknowledged, fates=fates), flow
 
