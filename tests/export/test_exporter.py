@@ -13,6 +13,7 @@ import pytest
 from tenure import Broker, Settings
 from tenure.errors import Conflict, NotFound
 from tenure.export.exporter import Exporter
+from tenure.export.follower import Follower
 from tenure.export.outlet import BufferOutlet, producer_name
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
@@ -95,6 +96,25 @@ async def test_an_exporter_cut_off_at_any_call_loses_nothing_and_repeats_nothing
         calls += 1
     assert calls >= 5
     assert rows_of(await rows_in(url)) == rows_of(polled(PosixDisk(home)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_life_with_an_exporter_that_dies_all_the_time_is_exported_once(home: Path, url: str, seed: int) -> None:
+    """Faults 1 and 20, for the export: cut off at random, several times in a row, while the log grows and rolls."""
+    random = Random(seed)
+    small = Settings(segment_bytes=1 << 14, spare_segments=1, trim_step_bytes=1 << 12, checkpoint_bytes=1 << 14)
+    settings = ExportSettings(call_bytes_max=1_000, checkpoint_bytes=random.choice([1, 3_000]), flush_ms=1)
+    clock, follower = ManualClock(), Follower(PosixDisk(home))
+    expected = []
+    for _ in range(6):
+        async with await Broker.open(home, clock=clock, settings=small) as broker:
+            broker.pin(0, bytes_max=1 << 30)
+            await life(broker, clock, random, steps=random.randint(5, 60))
+        expected += polled(follower)
+        for _ in range(random.randint(0, 3)):
+            await export(home, url, at=random.randint(1, 3), when=random.choice(["before", "after"]), settings=settings)
+    assert await export(home, url, settings=settings)
+    assert await rows_in(url) == expected
 
 
 async def test_a_call_of_a_dead_exporter_that_arrives_late_is_not_taken_twice(home: Path, url: str) -> None:

@@ -8,12 +8,16 @@ from tenure.buffer.batch import Batch, Descriptor, Range
 from tenure.buffer.collector import Collected, Collector
 from tenure.buffer.consumer import Consumer, Lag
 from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.ingest import Ingest, IngestSettings
 from tenure.buffer.inspect import BufferStat, Finding, GroupStat, dump, entries, stat, verify
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.pending import Position, WriteHandle
 from tenure.buffer.producer import Producer
 from tenure.buffer.quarantine import Quarantined, drop_group, quarantine
 from tenure.buffer.settings import BufferSettings
+from tenure.buffer.sink_delta import DeltaSink
+from tenure.buffer.sink_sqlite import SqliteSink
+from tenure.buffer.sinks import Commit, Outcome, Sink, Written
 from tenure.buffer.store import (
     ObjectExists,
     ObjectInfo,
@@ -31,23 +35,31 @@ __all__ = [
     "BufferStat",
     "Collected",
     "Collector",
+    "Commit",
     "Consumer",
+    "DeltaSink",
     "Descriptor",
     "FetchHandle",
     "Finding",
     "GroupStat",
+    "Ingest",
+    "IngestSettings",
     "Lag",
     "ObjectExists",
     "ObjectInfo",
     "ObjectMissing",
     "ObjectStore",
+    "Outcome",
     "OutcomeUnknown",
     "Position",
     "Producer",
     "Quarantined",
     "Range",
+    "Sink",
+    "SqliteSink",
     "StoreRefused",
     "WriteHandle",
+    "Written",
     "drop_group",
     "dump",
     "entries",

@@ -20,6 +20,7 @@ import typer
 
 from tenure.cli.main import OK, PROBLEM, USAGE
 from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.log.home import UnknownPosition
 
 if TYPE_CHECKING:
     from tenure.export.exporter import Progress
@@ -63,7 +64,7 @@ def _run(flags: dict[str, str], sets: list[str] | None, file: Path | None, once:
     except TenureError as error:
         log.error("the export has ended: %s", error.message)
         return PROBLEM if isinstance(error, Corrupt | Indeterminate | Overloaded) else USAGE
-    except OSError as error:
+    except (OSError, UnknownPosition) as error:
         log.error("the export has ended: %s", error)
         return PROBLEM
     return OK
