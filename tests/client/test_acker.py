@@ -242,6 +242,20 @@ async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknow
         b.wire.release()
 
 
+async def test_closing_at_once_fails_what_was_just_given(server):
+    async with bench(server) as b:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+        acker = b.acker()
+        (job,) = await b.jobs(1)
+        future = acker.settle(job.seq, job.lease_id or "")
+        await acker.close(deadline_ms=0)
+        with pytest.raises((Closed, Indeterminate)):
+            await future
+        await asyncio.sleep(0)
+        assert failures == []
+
+
 async def test_closing_sends_also_what_nobody_waits_for_any_more(server):
     async with bench(server) as b:
         acker = b.acker()

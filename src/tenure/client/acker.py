@@ -141,10 +141,7 @@ class Acker:
         with suppress(TimeoutError):
             async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
                 await self._idle.wait()
-        error = Closed("the acker was closed before this was sent: the lease ends by itself")
-        for lots in self._lots.values():
-            while lots:
-                self._fail(lots.popleft(), error)
+        self._abandon()
         for task in self._flying:
             task.cancel()
         if self._flying:
@@ -157,6 +154,16 @@ class Acker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _abandon(self) -> None:
+        """Fail what was not sent; a kind that is in flight forgets itself when that ends."""
+        error = Closed("the acker was closed before this was sent: the lease ends by itself")
+        for lots in self._lots.values():
+            while lots:
+                self._fail(lots.popleft(), error)
+        for kind in self._line:
+            del self._lots[kind]
+        self._line.clear()
 
     # Gathering
 
