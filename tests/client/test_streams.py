@@ -173,6 +173,29 @@ async def test_a_watch_ends_when_every_topic_is_deleted(client: Both, name: str)
             await feed.next()
 
 
+async def test_a_topic_that_is_deleted_while_a_watch_is_away_is_told(kind: str, tmp_path: Path, name: str) -> None:
+    """Fault 32."""
+    data, gone = tmp_path / "data", f"{name}-gone"
+    with proxy_to(1) as proxy, serving(data) as server:
+        proxy.target_port = int(server.url.rpartition(":")[2])
+        async with make_client(kind, proxy.url, settings=QUICK) as client, make_client(kind, server.url) as direct:
+            await direct.produce(name, [1])
+            await direct.produce(gone, [1])
+            async with Both(client.inner.watch([name, gone])) as feed:
+                for _ in range(4):
+                    await feed.next()
+                proxy.refuse()
+                await direct.delete_topic(gone)
+                await direct.produce(name, [2])
+                server.stop()
+                with serving(data) as again:
+                    proxy.target_port = int(again.url.rpartition(":")[2])
+                    proxy.accept()
+                    found = [await feed.next(), await feed.next()]
+                    assert [type(event) for event in found] == [TopicDeleted, Records]
+                    assert (found[0].topic, found[1].records[0].seq) == (gone, 2)
+
+
 async def test_a_watch_of_an_unknown_topic_says_so(client: Both, name: str) -> None:
     with pytest.raises(NotFound):
         await Both(client.inner.watch(name)).next()

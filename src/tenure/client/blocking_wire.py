@@ -131,24 +131,26 @@ class Urllib3Wire:
 
 
 class _Urllib3Stream:
-    """Bytes as they come. `close` may be called from another thread, and ends a read there."""
+    """Bytes as they come. `close` may be called from another thread: it ends a read there, and waits for that."""
 
     def __init__(self, opened: urllib3.BaseHTTPResponse, response: Response) -> None:
         self._opened = opened
+        self._reading = threading.Lock()
         self.response = response
 
     def read(self) -> bytes:
         try:
-            return self._opened.read1(_CHUNK_BYTES)
+            with self._reading:
+                return self._opened.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise WireError(str(error) or type(error).__name__, sent=True) from error
 
     def close(self) -> None:
         with contextlib.suppress(ValueError, RuntimeError, OSError):
             self._opened.shutdown()
-        with contextlib.suppress(OSError):
+        with self._reading, contextlib.suppress(OSError):
             self._opened.close()
-        self._opened.release_conn()
+            self._opened.release_conn()
 
 
 def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:

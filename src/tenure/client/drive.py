@@ -134,10 +134,16 @@ def _take(lanes: Lanes, wait_ms: int) -> Lane:
     lane = lanes.take(taker)
     if lane is not None:
         return lane
-    if not arrived.wait(wait_ms / 1000):
+    try:
+        arrived.wait(wait_ms / 1000)
+    except BaseException:  # an interrupt: what came meanwhile goes to the next
         lanes.forget(taker)
-        if not given:
-            raise _busy()
+        if given:
+            lanes.give(given[0])
+        raise
+    lanes.forget(taker)
+    if not given:
+        raise _busy()
     return given[0]
 
 

@@ -19,7 +19,7 @@ from msgspec.json import Decoder
 from tenure.client.answers import decode, decode_text
 from tenure.client.calls.calling import posting
 from tenure.client.core import Core
-from tenure.client.encode import path_of
+from tenure.client.encode import path_of, query_of
 from tenure.client.feed import error_in, opened
 from tenure.client.plan import Plan, Read, Sleep
 from tenure.client.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
@@ -157,14 +157,18 @@ class Watch(_Resuming[WatchEvent]):
 
     def _begin(self) -> Plan[None]:
         """Have the server remember what we follow, from where we are."""
-        begins = self._begins
-        if self.last_event_id:
-            reached = self._reached()
-            begins = {name: {"from_seq": reached[name]} for name in begins if name in reached}
-        begins = {name: begin for name, begin in begins.items() if name not in self._gone}
-        request = posting("/v0/watch", {"topics": begins, **self._options})
+        reached = self._reached() if self.last_event_id else {}
+        begins = {
+            name: {"from_seq": reached[name]} if name in reached else begin
+            for name, begin in self._begins.items()
+            if name not in self._gone
+        }
+        request = posting(query_of("/v0/watch", lenient=bool(self._url)), {"topics": begins, **self._options})
         session = decode(_session, settled((yield from exchange(self._core, request, Repeat.READ))).response)
         self._url = session.stream_url
+        for name in begins.keys() - session.topics.keys():  # deleted while we were away
+            self._gone.add(name)
+            self._ready.append((TopicDeleted(name, reached.get(name, 0), "deleted"), ""))
         # Where a topic began with its tail, that is now a number: a later session must not skip what came since.
         self._begins = {name: {"from_seq": begin.from_seq} for name, begin in session.topics.items()}
 
