@@ -212,12 +212,14 @@ class SlowStore:
         self._handle = consumer.fetch_handle()
         self.fetching = 0
         self.most = 0
+        self.acks = 0
         self.go = asyncio.Event()
 
     async def next_descriptors(self, count: int) -> list[Descriptor]:
         return await self._consumer.next_descriptors(count)
 
     async def ack_through(self, seq: int) -> None:
+        self.acks += 1
         await self._consumer.ack_through(seq)
 
     def fetch_handle(self) -> SlowStore:
@@ -245,6 +247,22 @@ async def test_fetches_overlap_within_the_budget_of_bytes(url: str, bytes_max: i
         assert await running == 8
         assert slow.most == most
     assert sink.rows == list(range(24))
+
+
+async def test_a_run_acknowledges_now_and_then_and_once_more_when_it_is_told_to_stop(url: str) -> None:
+    await fill(url, batches=8)
+    sink, stop = ListSink(), asyncio.Event()
+    async with Consumer(url, collect=False) as consumer:
+        counted = SlowStore(consumer)
+        counted.go.set()
+        settings = IngestSettings(write_batches_max=1, ack_ms=3_600_000, poll_ms=1)
+        running = asyncio.create_task(Ingest(counted, to_tuples, sink, settings=settings).run(stop))
+        while len(sink.rows) < 24:
+            await asyncio.sleep(0.001)
+        stop.set()
+        await running
+    assert await frontier(url) == 7
+    assert counted.acks == 2, "the first, and the last"
 
 
 async def test_fetch_and_decode_go_on_while_the_sink_writes(url: str) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -44,6 +46,8 @@ class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The first and the longest wait before a repeat; it doubles in between."""
     poll_ms: int = 100
     """Between two looks for batches where there was none."""
+    ack_ms: int = 1_000
+    """Between two acknowledgements, each of which costs requests; the table itself knows at once what it holds."""
 
 
 class Source(Protocol):
@@ -88,6 +92,8 @@ class Ingest(Generic[Rows]):
         self._held_bytes = 0
         self._starting = True
         self._has_failed = False
+        self._handed_seq = -1
+        self._ack_due_s = 0.0
         self.committed_seq = -1
         self.acked_seq = -1
 
@@ -100,29 +106,40 @@ class Ingest(Generic[Rows]):
         """
         stop = stop or asyncio.Event()
         while not stop.is_set():
-            if not await self.catch_up(stop):
-                try:
+            count = await self._move(stop)
+            await self._ack_if_due()
+            if not count:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), self._settings.poll_ms / 1000)
-                except TimeoutError:
-                    continue
+        await self._ack()
 
-    async def catch_up(self, stop: asyncio.Event | None = None) -> int:
-        """Ingest what there is now and return how many batches that were. Raises as `run`, and Closed once it has
-        raised: what was handed out then comes again only through a new consumer.
+    async def catch_up(self) -> int:
+        """Ingest what there is now, acknowledge it, and return how many batches that were. Raises as `run`, and Closed
+        once it has raised: what was handed out then comes again only through a new consumer.
         """
+        count = await self._move(asyncio.Event())
+        await self._ack()
+        return count
+
+    async def _move(self, stop: asyncio.Event) -> int:
+        """Write batches until there is none left, or until told to stop, and then those that were begun."""
         if self._has_failed:
             raise Closed("this run has failed: start another with a new consumer", code="ingest_failed")
         count = 0
         try:
             while True:
-                if stop is None or not stop.is_set():
+                if not stop.is_set():
                     await self._read_ahead()
                 if not self._ahead:
                     return count
                 count += await self._write_next()
-        except BaseException:
+                await self._ack_if_due()
+        except BaseException as error:
             self._has_failed = True
             await self._drop_ahead()
+            if isinstance(error, Exception):
+                with suppress(TenureError):  # a fenced run may not; its successor passes over what the table holds
+                    await self._ack()
             raise
 
     # Reading
@@ -143,10 +160,9 @@ class Ingest(Generic[Rows]):
         descriptors = list(await self._consumer.next_descriptors(count))
         if descriptors and self._starting:
             await self._start(descriptors[0])
-        new = [each for each in descriptors if each.seq > self.committed_seq]
-        if len(new) < len(descriptors):
-            await self._ack(min(self.committed_seq, descriptors[-1].seq))
-        return new
+        if descriptors:
+            self._handed_seq = descriptors[-1].seq
+        return [each for each in descriptors if each.seq > self.committed_seq]
 
     async def _start(self, first: Descriptor) -> None:
         """Ask the sink how far it is; what it holds already is passed over."""
@@ -160,6 +176,7 @@ class Ingest(Generic[Rows]):
                 next=first.seq,
             )
         self.committed_seq = last if last is not None else first.seq - 1
+        self.acked_seq = first.seq - 1
         self._starting = False
 
     def _fetch_more(self) -> None:
@@ -199,7 +216,7 @@ class Ingest(Generic[Rows]):
     # Writing
 
     async def _write_next(self) -> int:
-        """Write the oldest batches that are ready, together, and acknowledge them while the next are fetched."""
+        """Write the oldest batches that are ready, together, while the next are fetched."""
         first = self._ahead[0]
         assert first.rows is not None
         await asyncio.wait([first.rows])
@@ -216,7 +233,6 @@ class Ingest(Generic[Rows]):
             self._ahead.popleft()
             self._held_bytes -= taken.bytes
         self._fetch_more()
-        await self._ack(ready[-1].descriptor.seq)
         return len(ready)
 
     async def _write(self, ready: list[_Taken[Rows]]) -> None:
@@ -248,7 +264,14 @@ class Ingest(Generic[Rows]):
         wait_ms = min(self._settings.backoff_ms * 2**attempt, self._settings.backoff_ms_max)
         await asyncio.sleep(wait_ms / 1000)
 
-    async def _ack(self, seq: int) -> None:
+    async def _ack_if_due(self) -> None:
+        if time.monotonic() >= self._ack_due_s:
+            await self._ack()
+
+    async def _ack(self) -> None:
+        """Acknowledge what the table holds, as far as it was handed out."""
+        seq = min(self.committed_seq, self._handed_seq)
+        self._ack_due_s = time.monotonic() + self._settings.ack_ms / 1000
         if seq > self.acked_seq:
             await self._consumer.ack_through(seq)
             self.acked_seq = seq

@@ -44,7 +44,7 @@ class DeltaSink:
         self._uri = str(uri)
         self._schema = schema
         self._partition_by = list(partition_by)
-        self._schema_mode = schema_mode
+        self._schema_mode: Literal["merge"] | None = schema_mode
         self._storage_options = dict(storage_options or {})
 
     async def last_committed(self, buffer: str) -> int | None:
