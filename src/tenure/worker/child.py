@@ -19,10 +19,9 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from tenure.errors import Invalid
-from tenure.worker import frames
+from tenure.worker import frames, importing
 from tenure.worker.context import Context
 from tenure.worker.frames import Answer, Ask, Done, FromChild, FromParent, Ready, Run
-from tenure.worker.importing import load
 from tenure.worker.job import HeldJob
 from tenure.worker.reason import bounded, reason_of
 from tenure.worker.timing import SystemTiming, Timing
@@ -128,7 +127,8 @@ def main(arguments: list[str]) -> int:
     fd, name = arguments
     line = Line(socket.socket(fileno=int(fd)))
     try:
-        app = load(name)
+        importing.in_child = True
+        app = importing.load(name)
     except BaseException as error:
         line.send(Ready(error=bounded(f"{name} cannot be imported: {reason_of(error)}")))
         return 1

@@ -13,7 +13,10 @@ from tenure.errors import Invalid
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["load", "name_of"]
+__all__ = ["in_child", "load", "name_of"]
+
+in_child = False
+"""Whether this process is a worker's child, which must not become a worker itself by importing the app."""
 
 
 def name_of(app: App) -> str:

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
 
 from tenure.client.client import AsyncClient
 from tenure.client.replies import Job
@@ -27,12 +29,15 @@ from tenure.worker.settings import WorkerSettings
 from tenure.worker.settler import RELEASED, Settler
 from tenure.worker.source import Source
 from tenure.worker.task import Task
-from tenure.worker.timing import Timing, within
+from tenure.worker.timing import Timing, unless, within
 from tenure.worker.verdict import Verdict
 
 __all__ = ["Runner"]
 
 log = logging.getLogger("tenure.worker")
+
+_HURRY_MS: Final = 500
+"""How long the last verdicts may take once somebody is in a hurry."""
 
 
 class Runner:
@@ -64,7 +69,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._ages = Ages()
         self._waiting: deque[HeldJob] = deque()
-        self._running: dict[HeldJob, asyncio.Task[None]] = {}
+        self._running: dict[HeldJob, asyncio.Task[Verdict | None]] = {}
         self._draining = False
         self._idle = asyncio.Event()
         self._concurrency = min(options.concurrency, settings.concurrency or options.concurrency)
@@ -112,10 +117,10 @@ class Runner:
         places.on_free = self._fill
         self._beating: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to take and run jobs."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """Begin to take and run jobs; gives what must not end before the drain."""
         self._beating = asyncio.create_task(self._held.run())
-        self._source.start()
+        return [self._beating, self._source.start()]
 
     # In
 
@@ -134,12 +139,14 @@ class Runner:
             for job in held:
                 job.deadline_ms = now_ms + self._lease_ms
             self._held.take(held)
-            if await self._held.extend(held):
-                self._ages.reset()
-            held = [job for job in held if not job.lost]
+            try:
+                if await self._held.extend(held):
+                    self._ages.reset()
+            finally:
+                self._waiting.extend(job for job in held if not job.lost)
         else:
             self._held.take(held)
-        self._waiting.extend(held)
+            self._waiting.extend(held)
         self._fill()
 
     def _hold(self, job: Job, deadline_ms: int) -> HeldJob:
@@ -161,6 +168,7 @@ class Runner:
     def _fill(self) -> None:
         self._slots.fill(self._lane)
         self._stats.prefetched = len(self._waiting)
+        self._stats.in_flight = len(self._running)
 
     def _ready(self) -> bool:
         """Whether a job may start now."""
@@ -191,23 +199,23 @@ class Runner:
         job = self._waiting.popleft()
         if self._bucket is not None:
             self._bucket.take()
-        self._running[job] = self._loop.create_task(self._run(job))
-
-    async def _run(self, job: HeldJob) -> None:
-        verdict: Verdict | None = None
-        started_ms = self._timing.now_ms()
         self._stats.queued_ms.observe(max(0, self._timing.wall_ms() - job.ts))
-        self._stats.in_flight = len(self._running)
-        try:
-            verdict = await self._handle(job)
-        except asyncio.CancelledError:
-            pass  # lost, or given back: whoever cancelled it does the rest
-        except Exception:
-            log.exception("job %d of %s could not be handled: it comes back after its lease", job.seq, self.queue)
-        finally:
-            del self._running[job]
-            self._stats.in_flight = len(self._running)
-            self._slots.free()
+        self._running[job] = task = self._loop.create_task(self._handle(job))
+        # Not in the task itself: one that is cancelled before its first step runs none of its code.
+        task.add_done_callback(partial(self._ended, job, self._timing.now_ms()))
+
+    def _ended(self, job: HeldJob, started_ms: int, task: asyncio.Task[Verdict | None]) -> None:
+        """A handler has ended, or was cancelled: lost, or given back, and whoever cancelled it does the rest."""
+        del self._running[job]
+        self._slots.free()
+        verdict: Verdict | None = None
+        if not task.cancelled():
+            error = task.exception()
+            if error is None:
+                verdict = task.result()
+            else:
+                why = "job %d of %s could not be handled: it comes back after its lease"
+                log.error(why, job.seq, self.queue, exc_info=error)
         self._stats.handled(None if verdict is None else verdict.kind, handler_ms=self._timing.now_ms() - started_ms)
         self._end(job, verdict)
         self._fill()
@@ -244,14 +252,15 @@ class Runner:
         ``hurry`` cuts the wait short.
         """
         self._draining = True
-        await self._source.stop()
+        await unless(hurry, self._source.stop())
+        await self._source.cut()
         for job in self._waiting:
             if not job.lost:
                 self._settler.put(job, RELEASED)
         self._waiting.clear()
         await self._finish(hurry)
         await self._cancel()
-        await self._settler.close()
+        await self._settler.close(_HURRY_MS if hurry.is_set() else self._settings.flush_ms)
         for task in (self._beating, self._pacing):
             if task is not None:
                 task.cancel()
@@ -260,13 +269,8 @@ class Runner:
 
     async def _finish(self, hurry: asyncio.Event) -> None:
         """Until nothing runs, the time for it is over, or somebody is in a hurry."""
-        waits = [asyncio.ensure_future(wait) for wait in (self._until_idle(), hurry.wait(), self._drain_time())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-
-    async def _drain_time(self) -> None:
-        await self._timing.sleep_ms(self._settings.drain_ms)
+        with suppress(TimeoutError):
+            await within(self._timing, self._settings.drain_ms, unless(hurry, self._until_idle()))
 
     async def _until_idle(self) -> None:
         while self._running:

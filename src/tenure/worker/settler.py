@@ -18,7 +18,7 @@ import msgspec
 
 from tenure.client.acker import Acker
 from tenure.client.client import AsyncClient
-from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded
+from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded, TenureError
 from tenure.worker.job import HeldJob
 from tenure.worker.metrics import QueueStats
 from tenure.worker.options import HELD_MAX
@@ -96,13 +96,17 @@ class Settler:
 
     def _send(self, entry: _Entry) -> None:
         job, verdict = entry.job, entry.verdict
-        if verdict.kind is VerdictKind.ACK:
-            answer = self._acker.settle(job.seq, job.lease_id)
-        else:
-            dead = verdict.kind is VerdictKind.REJECT
-            answer = self._acker.release(
-                job.seq, job.lease_id, delay_ms=verdict.delay_ms, reason=verdict.reason, dead=dead
-            )
+        try:
+            if verdict.kind is VerdictKind.ACK:
+                answer = self._acker.settle(job.seq, job.lease_id)
+            else:
+                dead = verdict.kind is VerdictKind.REJECT
+                answer = self._acker.release(
+                    job.seq, job.lease_id, delay_ms=verdict.delay_ms, reason=verdict.reason, dead=dead
+                )
+        except TenureError as error:  # the worker has ended, and a handler that would not has come back after all
+            self._give_up(entry, error)
+            return
         answer.add_done_callback(partial(self._answered, entry))
 
     # Out
@@ -168,11 +172,11 @@ class Settler:
             self._emptied.clear()
             await self._emptied.wait()
 
-    async def close(self) -> None:
-        """Wait for the last answers, as long as the settings allow; what is open then ends as unknown or unsent."""
+    async def close(self, flush_ms: int) -> None:
+        """Wait so long for the last answers; what is open then ends as unknown or unsent."""
         if self._open_count:
             try:
-                await within(self._timing, self._settings.flush_ms, self._until_empty())
+                await within(self._timing, flush_ms, self._until_empty())
             except TimeoutError:
                 log.warning("%d verdicts of %s were not answered in time", self._open_count, self._queue)
         if self._retrying is not None:

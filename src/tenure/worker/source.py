@@ -80,9 +80,10 @@ class Source:
         self._claim_id: str | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self) -> asyncio.Task[None]:
         """Begin to take jobs."""
         self._task = asyncio.create_task(self._run())
+        return self._task
 
     def freed(self) -> None:
         """A job is not held any more."""
@@ -95,10 +96,16 @@ class Source:
             return
         with suppress(TenureError, TimeoutError):
             await within(self._timing, self._settings.flush_ms, self._detach(self._task))
-        self._task.cancel()
-        await asyncio.wait((self._task,))
+        await self.cut()
         with suppress(TenureError, TimeoutError):
             await within(self._timing, self._settings.flush_ms, self._give_up_claim())
+
+    async def cut(self) -> None:
+        """Take no more, at once: whatever is on its way comes back after its lease."""
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
     async def _detach(self, reading: asyncio.Task[None]) -> None:
         """What was on its way when the broker heard of it is read to the end, so that it can be given back."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["SystemTiming", "Timing", "within"]
+__all__ = ["SystemTiming", "Timing", "unless", "within"]
 
 T = TypeVar("T")
 
@@ -53,3 +53,19 @@ async def within(timing: Timing, ms: float, work: Coroutine[Any, Any, T]) -> T:
     finally:
         sleeper.cancel()
         task.cancel()
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Do ``work`` unless and until ``event`` is set; True where it was done. Raises what it raises."""
+    task = asyncio.ensure_future(work)
+    cut = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, cut), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            return False
+        await task
+        return True
+    finally:
+        cut.cancel()
+        if task.cancel():
+            await asyncio.wait((task,))

@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 from tenure.client.client import AsyncClient
-from tenure.errors import Closed, Conflict, Indeterminate, Invalid, NotFound, Overloaded, TenureError
+from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
+from tenure.worker import importing
 from tenure.worker.app import App
 from tenure.worker.declare import declare
 from tenure.worker.executors import places_for
@@ -28,7 +29,7 @@ from tenure.worker.pace import Slots
 from tenure.worker.periodic import PeriodicLoop
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.timing import SystemTiming, Timing
+from tenure.worker.timing import SystemTiming, Timing, unless
 
 __all__ = ["Worker", "run_app"]
 
@@ -85,40 +86,21 @@ class Worker:
             stack.push_async_callback(self.app.close)
             if self._metrics_port is not None:
                 stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)
-            if await self._declare(client):
+            if await unless(self._stopping, self._declare(client)):
                 await self._work(client)
 
-    async def _declare(self, client: AsyncClient) -> bool:
-        """Make the queues what they have to be, however long the broker takes to be there; False where stopped."""
-        link = Link(self.app.url)
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            for task in self._tasks:
-                failures = 0
-                while not self._stopping.is_set():
-                    declaring = asyncio.create_task(declare(client, task.options))
-                    await asyncio.wait((declaring, stopping), return_when=asyncio.FIRST_COMPLETED)
-                    if not declaring.done():
-                        declaring.cancel()
-                        await asyncio.wait((declaring,))
-                        break
-                    error = declaring.exception()
-                    if error is None:
-                        break
-                    if not isinstance(error, TenureError) or not _may_pass(error):
-                        raise error
-                    link.down(task.queue, error)
-                    failures += 1
-                    await self._pause(failures, stopping)
-            return not self._stopping.is_set()
-        finally:
-            stopping.cancel()
-
-    async def _pause(self, failures: int, stopping: asyncio.Task[bool]) -> None:
-        bound_ms = min(self._settings.reconnect_min_ms * 2.0 ** min(failures, 32), self._settings.reconnect_max_ms)
-        sleeper = asyncio.ensure_future(self._timing.sleep_ms(random.uniform(0, bound_ms)))
-        await asyncio.wait((sleeper, stopping), return_when=asyncio.FIRST_COMPLETED)
-        sleeper.cancel()
+    async def _declare(self, client: AsyncClient) -> None:
+        """Make the queues what they have to be, however long the broker takes to be there."""
+        link, failures, tasks = Link(self.app.url), 0, list(self._tasks)
+        while tasks:
+            try:
+                await declare(client, tasks[0].options)
+                tasks.pop(0)
+            except (Overloaded, Closed, Indeterminate) as error:
+                link.down(tasks[0].queue, error)
+                bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures, 32)
+                failures += 1
+                await self._timing.sleep_ms(random.uniform(0, min(bound_ms, self._settings.reconnect_max_ms)))
 
     async def _work(self, client: AsyncClient) -> None:
         slots, link = Slots(self._settings.concurrency), Link(self.app.url)
@@ -139,9 +121,7 @@ class Worker:
         ]
         schedule = asyncio.create_task(PeriodicLoop(self.app, client, self._timing, stats=self.stats).run())
         try:
-            for runner in runners:
-                runner.start()
-            await self._stopping.wait()
+            await self._until_stopped([part for runner in runners for part in runner.start()])
             log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
         finally:
             schedule.cancel()
@@ -149,11 +129,17 @@ class Worker:
             await asyncio.gather(*(runner.drain(self._hurry) for runner in runners))
         log.info("stopped")
 
-
-def _may_pass(error: TenureError) -> bool:
-    """Whether the broker may do later what it could not do now."""
-    lasting = isinstance(error, Invalid | Conflict | NotFound)
-    return isinstance(error, Overloaded | Closed | Indeterminate) or (type(error) is TenureError and not lasting)
+    async def _until_stopped(self, parts: list[asyncio.Task[None]]) -> None:
+        """Until `stop`. None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence
+        but with its jobs given back.
+        """
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait((stopping, *parts), return_when=asyncio.FIRST_COMPLETED)
+            for part in done - {stopping}:
+                part.result()
+        finally:
+            stopping.cancel()
 
 
 def run_app(
@@ -167,6 +153,8 @@ def run_app(
     settings: WorkerSettings | None = None,
 ) -> int:
     """Be a worker process until SIGTERM or SIGINT; returns the exit code. Raises what `Worker` and its `run` raise."""
+    if importing.in_child:
+        raise Invalid('the module starts a worker when it is imported: say `if __name__ == "__main__":` before that')
     if drain_ms is not None:
         settings = msgspec.structs.replace(settings or WorkerSettings(), drain_ms=drain_ms)
 

@@ -49,20 +49,20 @@ def test_a_job_that_takes_all_memory_takes_its_child_and_no_other_job(work: Work
     work.server.put("process", {"n": 1, "memory_mib": 4_000}, *({"n": n} for n in range(2, 12)))
     until(lambda: work.server.is_done("process"), "all are done")
     assert sorted(line.n for line in work.journal.lines("end")) == list(range(2, 12))
-    (letter,) = work.server.ok("POST", "/v0/topics/process.dead/diff", {})["records"]
+    (letter,) = work.server.letters("process", count=1)
     assert "MemoryError" in letter["meta"]["$dead_letter_reason"]
 
 
 def test_a_time_limit_kills_the_child_at_once(work: Work) -> None:
     """The handler computes for ever and awaits nothing: nothing but a signal ends it."""
-    knobs = {"process": {"concurrency": 1, "time_limit": 200, "retries": 0}}
+    knobs = {"process": {"concurrency": 1, "time_limit": "2s", "retries": 0}}
     worker = work.worker(queues=("process",), knobs=knobs)
     work.server.put("process", {"n": 1, "gate": work.gate()}, {"n": 2})
     (begun, _) = work.journal.wait_for("begin", count=2)
     until(lambda: not is_alive(begun.pid), "it is gone")
     until(lambda: work.server.is_done("process"), "the other one is done by another child")
-    (letter,) = work.server.ok("POST", "/v0/topics/process.dead/diff", {})["records"]
-    assert "time limit of 200 ms" in letter["meta"]["$dead_letter_reason"]
+    (letter,) = work.server.letters("process", count=1)
+    assert "time limit of 2000 ms" in letter["meta"]["$dead_letter_reason"]
     assert worker.stop() == 0
 
 

@@ -93,6 +93,18 @@ class FixedServing(Serving):
         counters = self.queue(queue)
         return counters["ready"], counters["in_flight"]
 
+    def letters(self, queue: str, *, count: int) -> list[Any]:
+        """The dead letters of a queue, once so many are durable."""
+        found: list[Any] = []
+
+        def look() -> bool:
+            answer = self.call("POST", f"/v0/topics/{queue}.dead/diff", {})
+            found[:] = answer.json()["records"] if answer.status_code == 200 else []
+            return len(found) >= count
+
+        until(look, f"{count} dead letters of {queue}")
+        return found
+
     def is_done(self, queue: str) -> bool:
         counters = self.queue(queue)
         return not (counters["ready"] or counters["in_flight"] or counters["delayed"])
