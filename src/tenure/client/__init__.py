@@ -1,8 +1,11 @@
 """Clients: `Client` for plain code, `AsyncClient` for an event loop; the same calls on both."""
 
+from tenure.client.acker import Acker
+from tenure.client.blocking_producer import Producer
 from tenure.client.client import AsyncClient, Client
 from tenure.client.feed import AsyncFeed, Feed
 from tenure.client.lease import AsyncLease, HeldJob, Lease
+from tenure.client.producer import AsyncProducer
 from tenure.client.queue import AsyncQueue, Queue
 from tenure.client.replies import (
     CaughtUp,
@@ -26,9 +29,11 @@ from tenure.client.watch import WatchEvent
 from tenure.client.wire import AsyncWire, Request, Response, Wire, WireError
 
 __all__ = [
+    "Acker",
     "AsyncClient",
     "AsyncFeed",
     "AsyncLease",
+    "AsyncProducer",
     "AsyncQueue",
     "AsyncWire",
     "CaughtUp",
@@ -45,6 +50,7 @@ __all__ = [
     "Lease",
     "Lifecycle",
     "Produced",
+    "Producer",
     "Queue",
     "ReadRecord",
     "Records",
