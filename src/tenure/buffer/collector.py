@@ -196,8 +196,9 @@ class Collector:
         listed = [info.key async for info in self._journal.patient.listed("manifest/checkpoint-")]
         numbers = []
         for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True)[:2]:
-            data = await self._journal.patient.get(key, self._journal.settings.checkpoint_bytes_max)
-            numbers.append(decode(State, data, key).number + 1)
+            data = await self._journal.patient.find(key, self._journal.settings.checkpoint_bytes_max)
+            if data is not None:  # else a newer one has taken its place
+                numbers.append(decode(State, data, key).number + 1)
         return min(numbers) if len(numbers) == 2 else 0
 
     def _decide_floor(self, state: State, floor: int) -> list[Op] | None:

@@ -1,8 +1,9 @@
 """A directory as an object store, with the durability that a plain library store leaves out.
 
 An object is written under a hidden name, fsynced, linked to its key (which fails if the key is taken), and then its
-directory is fsynced: a key either does not exist or holds everything, also after a power loss. Calls run in threads,
-as fsync blocks.
+directory is fsynced: a key either does not exist or holds everything, also after a power loss. A reader syncs the
+directory, too, before it tells of an object that is only just there: its writer may not have got that far, and nobody
+may act on what a power loss could take back. Calls run in threads, as fsync blocks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["FileStore"]
 T = TypeVar("T")
 _HIDDEN = ".partial"
 _LEFT_OVER_S = 3_600
+_FRESH_S = 60
 _PAGE = 1_000
 
 
@@ -37,6 +39,7 @@ class FileStore:
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self._known: set[Path] = set()
         self._count = 0
+        self._failed: OSError | None = None
 
     @property
     def url(self) -> str:
@@ -103,6 +106,8 @@ class FileStore:
             raise OutcomeUnknown(f"the file system failed: {error}") from error
 
     def _path(self, key: str) -> Path:
+        if self._failed is not None:
+            raise PermissionError(f"a directory could not be synced before, open the store anew: {self._failed}")
         if not key or any(part in {"", ".", ".."} or "\0" in part or part == _HIDDEN for part in key.split("/")):
             raise Invalid(f"not a key of a store: {key!r}")
         return self._root / key
@@ -133,7 +138,7 @@ class FileStore:
         try:
             self._folder(path.parent)
             publish(hidden, path)
-            _sync_folder(path.parent)
+            self._sync(path.parent)
         finally:
             hidden.unlink(missing_ok=True)
 
@@ -145,12 +150,27 @@ class FileStore:
         above = folder
         while above != self._root.parent and above != above.parent:
             above = above.parent
-            _sync_folder(above)
+            self._sync(above)
         self._known.add(folder)
 
+    def _sync(self, folder: Path) -> None:
+        """Make a directory's names durable. A failure is final: a second fsync would succeed, and mean nothing."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            self._failed = error
+            raise
+        finally:
+            os.close(descriptor)
+
     def _read(self, key: str, start: int, length: int | None, limit_bytes: int) -> bytes:
-        with self._path(key).open("rb", buffering=0) as file:
-            size = max(0, os.fstat(file.fileno()).st_size - start)
+        path = self._path(key)
+        with path.open("rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if status.st_ctime > time.time() - _FRESH_S:
+                self._sync(path.parent)
+            size = max(0, status.st_size - start)
             wanted = size if length is None else min(size, length)
             if wanted > limit_bytes:
                 raise Invalid(f"{key} has {wanted:,} bytes, the limit is {limit_bytes:,}", code="object_too_large")
@@ -183,11 +203,3 @@ class FileStore:
             with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
                 status = (self._root / key).stat()
                 yield ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,126 @@
+"""What the collector frees beside batches, and what it leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.buffer import Collected, Collector, Consumer, Producer, drop_group
+from tenure.buffer.naming import DELTA, FREED, RUN
+from tenure.errors import NotFound
+from tenure.testing import ManualClock
+from tenure.testing.simstore import SimStore
+from tests.buffer.support import QUICK, consumed, folded, produced, quick
+
+SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
+
+
+async def collect(store: SimStore, *, dry_run: bool = False, settings: object = None) -> Collected:
+    collector = Collector(store, settings=settings or SMALL)  # type: ignore[arg-type]
+    try:
+        return await collector.run_once(dry_run=dry_run)
+    finally:
+        await collector.close()
+
+
+async def acked_all(store: SimStore) -> None:
+    async with Consumer(store, settings=SMALL, collect=False) as consumer:
+        while found := await consumer.next_descriptors(100):
+            await consumer.ack_through(found[-1].seq)
+
+
+async def test_what_was_acknowledged_leaves_nothing_but_the_last_blocks_and_the_marks(sim: SimStore):
+    await produced(sim, *([b"%d" % number] for number in range(40)), settings=SMALL)
+    await acked_all(sim)
+    report = await collect(sim)
+    assert (report.trimmed, report.objects) == (40, 40)
+    assert report.runs > 5
+    assert report.deltas > 20
+    assert not any(key.startswith("data/") or RUN.fullmatch(key) for key in sim.objects)
+    freed = sorted(int(found[1]) for key in sim.objects if (found := FREED.fullmatch(key)))
+    assert freed == list(range(len(freed)))
+    left = [int(found[1]) for key in sim.objects if (found := DELTA.fullmatch(key))]
+    assert min(left) == (await folded(sim)).floor == len(freed) * 4
+    await produced(sim, [b"more"], settings=SMALL)
+    assert await consumed(sim) == [b"more"]
+
+
+async def test_a_dry_run_says_the_same_and_changes_nothing(sim: SimStore):
+    await produced(sim, *([b"%d" % number] for number in range(20)), settings=SMALL)
+    await acked_all(sim)
+    before = dict(sim.objects)
+    dry = await collect(sim, dry_run=True)
+    assert {key for key in sim.objects if not key.startswith("probe/")} == set(before)
+    wet = await collect(sim)
+    assert (dry.trimmed, dry.objects, dry.bytes, dry.locations) == (wet.trimmed, wet.objects, wet.bytes, wet.locations)
+
+
+async def test_a_pass_that_was_cut_short_is_finished_by_the_next(sim: SimStore):
+    """Stopped after each of its calls in turn: nothing referenced goes, and a later pass cleans up."""
+    await produced(sim, *([b"%d" % number] for number in range(12)), settings=SMALL)
+    async with Consumer(sim, settings=SMALL, collect=False) as consumer:
+        await consumer.next_descriptors(9)
+        await consumer.ack_through(8)
+    whole = dict(sim.objects)
+    counted = len(sim.calls)
+    await collect(sim)
+    clean = {key for key in sim.objects if key.startswith(("data/", "manifest/run-"))}
+    for cut in range(len(sim.calls) - counted):
+        store = SimStore()
+        store.objects = dict(whole)
+        store.hook = lambda call, cut=cut: "refused" if call.number >= cut else None  # type: ignore[misc]
+        with pytest.raises(Exception, match="refused"):
+            await collect(store)
+        store.hook = lambda call: None
+        assert (await consumed(store, settings=SMALL))[-3:] == [b"9", b"10", b"11"]
+        await drop_group(store, "reader-of-tests", settings=SMALL)
+        await collect(store)
+        assert {key for key in store.objects if key.startswith(("data/", "manifest/run-"))} == clean
+
+
+async def test_without_any_group_nobody_can_say_what_is_needed(sim: SimStore):
+    await produced(sim, [b"a"])
+    await drop_group(sim, "default", settings=QUICK)
+    assert (await collect(sim)).trimmed == 0
+    assert await consumed(sim) == [b"a"]
+
+
+async def test_a_group_that_is_dropped_pins_nothing_and_its_consumer_is_fenced(sim: SimStore):
+    await produced(sim, [b"a"], settings=SMALL)
+    async with Consumer(sim, group="slow", settings=SMALL, collect=False):
+        await acked_all(sim)
+        assert (await collect(sim)).trimmed == 0
+        await drop_group(sim, "slow", settings=SMALL)
+        assert (await collect(sim)).trimmed == 1
+    with pytest.raises(NotFound):
+        await drop_group(sim, "slow", settings=SMALL)
+
+
+async def test_producers_that_fell_silent_are_forgotten_once_their_batches_are_void(sim: SimStore):
+    """The state stays small however many producers have come and gone."""
+    clock = ManualClock(wall_ms=sim.clock_ms)
+    for _ in range(20):
+        async with Producer(sim, settings=SMALL, clock=clock) as producer:
+            await (await producer.produce([b"x"])).durable()
+    assert len((await folded(sim)).producers) == 20
+    await acked_all(sim)
+    await collect(sim)
+    assert len((await folded(sim)).producers) == 20  # they may still be in doubt of something
+    sim.advance(2 * SMALL.forget_producer_ms)
+    clock.advance(2 * SMALL.forget_producer_ms)
+    async with Producer(sim, settings=SMALL, clock=clock) as producer:
+        await (await producer.produce([b"x"])).durable()
+    await acked_all(sim)
+    await collect(sim)
+    assert len((await folded(sim)).producers) == 1
+
+
+async def test_a_consumer_collects_by_itself(sim: SimStore):
+    await produced(sim, *([b"%d" % number] for number in range(5)), settings=SMALL)
+    async with Consumer(sim, settings=SMALL) as consumer:
+        await consumer.next_descriptors(5)
+        await consumer.ack_through(3)
+        assert consumer._collecting is not None
+        await consumer._collecting
+        consumer._collect_later()
+        await consumer._collecting
+        assert len([key for key in sim.objects if key.startswith("data/")]) == 1

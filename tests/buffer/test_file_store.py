@@ -1,0 +1,131 @@
+"""The directory as a store: what is there is whole and durable, in this order and no other."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.buffer import ObjectMissing, OutcomeUnknown, StoreRefused, open_store
+from tenure.errors import Invalid
+
+
+class Recorder:
+    """Notes what is asked of the file system, and fails at one call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int = -1) -> None:
+        self.calls: list[str] = []
+        self._fail_at = fail_at
+        for name in ("open", "write", "fsync", "link", "close"):
+            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, real: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            what = name
+            if name == "fsync":
+                what = "fsync directory" if os.path.isdir(f"/proc/self/fd/{args[0]}") else "fsync file"
+            if name != "close":
+                self.calls.append(what)
+                if len(self.calls) == self._fail_at:
+                    raise OSError(5, "Input/output error")
+            return real(*args, **options)
+
+        return call
+
+
+async def test_an_object_is_synced_before_it_is_named_and_its_directory_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Naive: a plain library store writes and renames; a power loss leaves an empty file under the key, or none."""
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("data/first", b"x")  # the directories are there and durable
+    recorder = Recorder(monkeypatch)
+    await store.put_new("data/second", b"x")
+    steps = [call for call in recorder.calls if call not in {"open", "close"}]
+    assert steps == ["write", "fsync file", "link", "fsync directory"]
+
+
+async def test_new_directories_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recorder = Recorder(monkeypatch)
+    await open_store(f"file://{tmp_path}/new/b").put_new("data/first", b"x")
+    assert recorder.calls.count("fsync directory") >= 3
+
+
+@pytest.mark.parametrize("fail_at", range(1, 12))
+async def test_a_write_that_fails_anywhere_leaves_a_whole_object_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
+):
+    """Fault 52: nothing partial is ever visible, and the caller hears that the outcome is unknown."""
+    store = open_store(f"file://{tmp_path}/b")
+    with monkeypatch.context() as patch:
+        recorder = Recorder(patch, fail_at)
+        try:
+            await store.put_new("data/a", b"whole")
+            assert len(recorder.calls) < fail_at
+        except OutcomeUnknown:
+            assert len(recorder.calls) == fail_at
+    store = open_store(store.url)
+    try:
+        assert await store.get("data/a", limit_bytes=100) == b"whole"
+    except ObjectMissing:
+        await store.put_new("data/a", b"whole")
+    assert [info.key async for info in store.list("")] == ["data/a"]
+
+
+async def test_a_directory_that_could_not_be_synced_is_not_trusted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Naive: the repeated create finds its own file, and calls it durable; fsync forgets an error once it was told."""
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("data/first", b"x")
+    with monkeypatch.context() as patch:
+        Recorder(patch, fail_at=6)
+        with pytest.raises(OutcomeUnknown):
+            await store.put_new("data/second", b"x")
+    for repeated in (store.put_new("data/third", b"x"), store.get("data/second", limit_bytes=1)):
+        with pytest.raises(StoreRefused, match="synced"):
+            await repeated
+
+
+async def test_a_reader_syncs_what_is_only_just_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Naive: a consumer writes to its sink what a power loss takes back, and the sequence is given again."""
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("manifest/1", b"x")
+    recorder = Recorder(monkeypatch)
+    await store.get("manifest/1", limit_bytes=1)
+    assert "fsync directory" in recorder.calls
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a//b", "../a", "a/../b", "a/./b", ".partial/a", "a\0b"])
+async def test_a_key_stays_below_the_directory(tmp_path: Path, key: str):
+    with pytest.raises(Invalid):
+        await open_store(f"file://{tmp_path}/b").put_new(key, b"x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/tmp/x",
+        "ftp://h/x",
+        "file://host/x",
+        "file:x",
+        "s3:///prefix",
+        "s3://key:secret@bucket/x",
+        "s3://b/x?secret_key=1",
+    ],
+)
+def test_a_url_that_names_no_store_is_refused(url: str):
+    with pytest.raises(Invalid):
+        open_store(url)
+
+
+async def test_a_url_leads_back_to_the_same_store(tmp_path: Path):
+    store = open_store(f"file://{tmp_path}/a%20b")
+    await store.put_new("k", b"x")
+    assert (tmp_path / "a b" / "k").read_bytes() == b"x"
+    for again in (open_store(store.url), pickle.loads(pickle.dumps(store))):
+        assert await again.get("k", limit_bytes=1) == b"x"
+    assert open_store("s3://b/p?region=r&endpoint=http://h").url == "s3://b/p?region=r&endpoint=http%3A%2F%2Fh"
