@@ -16,7 +16,7 @@ from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare
-from tenure.worker.durations import Duration
+from tenure.worker.durations import Duration, ms_of
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import TaskKnobs
@@ -160,6 +160,18 @@ class App:
     def send_blocking(self, put: Put) -> list[int]:
         """The same through the blocking client."""
         return self._without_loop().send(put, self.middlewares)
+
+    def run(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, drain: Duration = "25s"
+    ) -> int:
+        """Be a worker process until SIGTERM or SIGINT, then drain; returns the exit code. So does `tenure worker`.
+
+        Only ``queues`` where they are given; ``concurrency`` bounds all tasks together. Write it below
+        ``if __name__ == "__main__":``. Raises Invalid, Conflict or Denied where the queues cannot be worked at.
+        """
+        from tenure.worker.worker import run_app
+
+        return run_app(self, queues=queues, concurrency=concurrency, drain_ms=ms_of(drain, field="drain"))
 
     async def close(self) -> None:
         """Send what is pending and close the clients; the next use opens them again."""

@@ -10,6 +10,7 @@ from tenure.worker.durations import Rate
 __all__ = ["Bucket", "Lane", "Slots"]
 
 _BURST_MS: Final = 50
+_WHOLE: Final = 1 - 1e-9  # sums of fractions fall a little short
 
 
 class Bucket:
@@ -27,7 +28,7 @@ class Bucket:
     def wait_ms(self, now_ms: int) -> float:
         """How long until a start is allowed; 0 means now."""
         self._fill(now_ms)
-        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._per_ms
+        return 0.0 if self._tokens >= _WHOLE else (1 - self._tokens) / self._per_ms
 
     def take(self) -> None:
         """One starts."""
