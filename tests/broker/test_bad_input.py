@@ -149,6 +149,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "topic": {"topic": "q"},
     "topics": {},
     "events": {},
+    "pin": {"batch": 1, "bytes_max": 1},
+    "mark_time": {},
     "put_topic": {"topic": "q"},
     "delete_topic": {"topic": "q"},
     "put_router": {"router": "r", "source": "q", "dest": "u"},
@@ -211,6 +213,8 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "topic": {"topic": TOPIC, "touch": NOT_FLAG},
     "topics": {"prefix": [None, *NOT_TEXT], **PAGE},
     "events": {"topic": [bad for bad in TOPIC if bad is not None]},
+    "pin": {"batch": NOT_WHOLE, "bytes_max": [None, *NOT_WHOLE]},
+    "mark_time": {},
     "put_topic": {"topic": TOPIC, "config": CONFIG},
     "delete_topic": {"topic": TOPIC, "if_empty": NOT_FLAG},
     "put_router": {

@@ -65,6 +65,8 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "topic": lambda b: b.topic("q"),
     "topics": lambda b: b.topics(),
     "events": lambda b: b.events(),
+    "pin": lambda b: b.pin(1),
+    "mark_time": lambda b: b.mark_time(),
     "put_topic": lambda b: b.put_topic("q"),
     "delete_topic": lambda b: b.delete_topic("q"),
     "put_router": lambda b: b.put_router("r", source="q", dest="u"),

@@ -37,6 +37,7 @@ from tenure.clock import Clock, SystemClock
 from tenure.core.names import check_node
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router
+from tenure.core.values import check_whole
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.log import FileLog
@@ -338,7 +339,9 @@ class Broker:
         """Keep the log from ``batch`` on while that takes no more than ``bytes_max`` beyond what is kept anyway; None
         lets go.
         """
-        self._engine.pin = None if batch is None else Pin(batch, bytes_max)
+        self._pump.check_open()
+        bytes_max = check_whole(bytes_max, "bytes_max")
+        self._engine.pin = None if batch is None else Pin(check_whole(batch, "batch"), bytes_max)
 
     def mark_time(self) -> None:
         """Note the time in the log where a lease has run out since the last mark and nothing in the log may say so."""
