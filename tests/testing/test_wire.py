@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 
 import pytest
 
 from tenure import AsyncClient, Client, Indeterminate, NotFound, Overloaded
 from tenure.client import ClientSettings
-from tenure.testing import ManualClock, memory_broker
+from tenure.testing import ManualClock, memory_broker, wire
 from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 QUICK = ClientSettings(backoff_min_ms=0, attempts_max=3)
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(wire) == (0, 6)
 
 
 async def test_a_client_speaks_to_a_broker_in_memory_on_a_clock_of_the_tests_own() -> None:
@@ -42,22 +47,22 @@ async def test_a_claim_that_waits_is_woken_and_a_cancelled_one_takes_nothing() -
 
 async def test_streams_run_and_break_when_the_wire_goes_down() -> None:
     async with memory_broker() as broker:
-        wire = AppWire(broker)
-        async with AsyncClient(wire=wire, settings=QUICK) as client:
+        line = AppWire(broker)
+        async with AsyncClient(wire=line, settings=QUICK) as client:
             await client.put_topic("q", type="queue")
             await client.produce("q", [1])
             async with client.work("q") as work:
                 while not (jobs := await anext(work)):
                     pass
                 assert [job.seq for job in jobs] == [1]
-                wire.down = True
+                line.down = True
                 with pytest.raises(Overloaded) as caught:
                     await anext(work)
                 assert caught.value.code == "disconnected"
             with pytest.raises(Overloaded) as refused:
                 await client.topic("q")
             assert refused.value.code == "unreachable"
-            wire.down = False
+            line.down = False
             counts = (await client.topic("q")).queue
             assert counts is not None
             assert counts.ready == 1, "its jobs were given back when the line broke"
@@ -65,10 +70,10 @@ async def test_streams_run_and_break_when_the_wire_goes_down() -> None:
 
 async def test_a_blocking_client_reaches_the_same_broker_from_a_thread() -> None:
     async with memory_broker() as broker:
-        wire = ThreadWire(AppWire(broker), asyncio.get_running_loop())
+        line = ThreadWire(AppWire(broker), asyncio.get_running_loop())
 
         def work() -> list[int]:
-            with Client(wire=wire) as client:
+            with Client(wire=line) as client:
                 queue = client.queue("q")
                 queue.put_many([1, 2])
                 with client.work("q", max_count=2) as feed:
@@ -82,16 +87,16 @@ async def test_a_blocking_client_reaches_the_same_broker_from_a_thread() -> None
 
 async def test_a_lossy_wire_loses_what_it_is_told_to() -> None:
     async with memory_broker() as broker:
-        wire = LossyWire(
+        line = LossyWire(
             AppWire(broker),
             refuse={1},
             lose_request={2},
             lose_answer={3},
             only=lambda request: request.method == "POST",
         )
-        async with AsyncClient(wire=wire, settings=QUICK) as client:
+        async with AsyncClient(wire=line, settings=QUICK) as client:
             await client.put_topic("t")
             with pytest.raises(Indeterminate):
                 await client.produce("t", [1])
-            assert (wire.count, broker.topic("t").count) == (3, 1)
-            assert len({request.body for request in wire.sent}) == 1
+            assert (line.count, broker.topic("t").count) == (3, 1)
+            assert len({request.body for request in line.sent}) == 1

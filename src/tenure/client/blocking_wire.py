@@ -50,11 +50,11 @@ class _TlsConnection(HTTPSConnection):
 
 
 class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
+    ConnectionCls = _PlainConnection  # pyright: ignore[reportAssignmentType]
 
 
 class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+    ConnectionCls = _TlsConnection  # pyright: ignore[reportAssignmentType]
 
 
 class Urllib3Wire:
