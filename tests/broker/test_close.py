@@ -58,6 +58,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "nack": lambda b: b.nack("q", node="w", seqs=[1]),
     "extend": lambda b: b.extend("q", node="w", seqs=[1], lease_ms=1000),
     "work": lambda b: b.work("q", node="w"),
+    "detach": lambda b: b.detach("q"),
     "redrive": lambda b: b.redrive("q"),
     "jobs": lambda b: b.jobs("q"),
     "job": lambda b: b.job("q", 1),

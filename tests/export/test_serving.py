@@ -133,22 +133,68 @@ def test_a_server_that_is_killed_takes_its_exporter_along_and_the_next_goes_on(t
     assert rows_of(exported(url)) == rows_of(polled(PosixDisk(tmp_path / "data")))
 
 
-def test_a_small_log_is_kept_for_the_exporter_and_trimmed_behind_it(tmp_path: Path, url: str) -> None:
-    small = [f"--set=engine.{name}={value}" for name, value in (("segment_bytes", 1 << 16), ("spare_segments", 1))]
-    keep = "--set=export.checkpoint_bytes=10000"
-    with serving(tmp_path / "data", "--events", url, *SOON, *small, keep) as running, running.client() as client:
+def churn(running: Running, home: Path, *, oldest: int) -> None:
+    """Jobs come and go until the log was trimmed that far."""
+    with running.client() as client:
         call(client, "PUT", "/v0/topics/q", {"type": "queue"})
-        records = {"records": [{"data": "x" * 1_000}] * 10}
         end = time.monotonic() + PATIENCE_S
-        while min(int(path.stem) for path in (tmp_path / "data" / "segments").glob("*.log")) < 4:
+        while min(int(path.stem) for path in (home / "segments").glob("*.log")) < oldest:
             assert time.monotonic() < end, "it is never trimmed"
-            call(client, "POST", "/v0/topics/q", records)
+            call(client, "POST", "/v0/topics/q", {"records": [{"data": "x" * 1_000}] * 10})
             call(client, "POST", "/v0/topics/q/claim", {"node": "w", "max": 10, "auto_ack": True})
+
+
+SMALL_LOG = (
+    "--set=engine.segment_bytes=65536",
+    "--set=engine.spare_segments=1",
+    "--set=export.checkpoint_bytes=10000",
+)
+
+
+def test_a_small_log_is_kept_for_the_exporter_and_trimmed_behind_it(tmp_path: Path, url: str) -> None:
+    with serving(tmp_path / "data", "--events", url, *SOON, *SMALL_LOG) as running:
+        churn(running, tmp_path / "data", oldest=4)
         running.stop()
     rows = exported(url)
     assert "gap" not in {row.event for row in rows}
     produced = [row.runs for row in rows if row.event == "produced"]
     assert [run[0] for run in produced] == [1 + 10 * number for number in range(len(produced))]
+
+
+def test_an_exporter_that_is_stopped_too_long_reports_what_it_missed(tmp_path: Path, url: str) -> None:
+    """Fault 23, for the export: what the server may keep for it runs out, and the gap is told."""
+    short = "--set=export.pinned_bytes_max=100000"
+    with serving(tmp_path / "data", "--events", url, *SOON, *SMALL_LOG, short) as running:
+        work(running, rounds=3)
+        wait_for(url, 9)
+        [child] = children(running)
+        os.kill(child, signal.SIGSTOP)
+        churn(running, tmp_path / "data", oldest=6)
+        os.kill(child, signal.SIGCONT)
+        work(running, rounds=3)
+        running.stop()
+    rows = exported(url)
+    gaps = [row for row in rows if row.event == "gap"]
+    assert [gap.reason for gap in gaps][:1] == ["trimmed"]
+    missed = range(gaps[0].first_batch or 0, (gaps[0].last_batch or 0) + 1)
+    assert missed
+    assert not {row.batch for row in rows if row.event != "gap"} & set(missed)
+    assert rows[-1].event in ("acked", "expired", "claimed")
+    assert rows_of(rows) == sorted(set(rows_of(rows)))
+
+
+def test_a_store_that_is_away_stops_the_export_and_not_the_queue(tmp_path: Path) -> None:
+    """Fault 52, for the export: it is tried again and again, and nothing is lost once the store is back."""
+    (tmp_path / "away").write_text("in the way")
+    url = f"file://{tmp_path}/away/events"
+    with serving(tmp_path / "data", "--events", url, *SOON) as running:
+        work(running, rounds=5)
+        running.wait_for_line("it is started again")
+        (tmp_path / "away").unlink()
+        work(running, rounds=5)
+        wait_for(url, 30)
+        running.stop()
+    assert rows_of(exported(url)) == rows_of(polled(PosixDisk(tmp_path / "data")))
 
 
 def test_a_buffer_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
