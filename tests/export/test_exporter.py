@@ -14,6 +14,7 @@ from tenure import Broker, Settings
 from tenure.errors import Conflict, NotFound
 from tenure.export.exporter import Exporter
 from tenure.export.follower import Follower
+from tenure.export.intents import Intents
 from tenure.export.outlet import BufferOutlet, producer_name
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
@@ -141,6 +142,24 @@ async def test_a_call_of_a_dead_exporter_that_arrives_late_is_not_taken_twice(ho
             await BufferOutlet.send(first, rows, metadata)
             await other.run(stop)
             other.close()
+    assert rows_of(await rows_in(url)) == rows_of(polled(PosixDisk(home)))
+
+
+async def test_a_call_in_doubt_waits_until_the_log_shows_all_of_it_again(home: Path, url: str) -> None:
+    """Fault 2, for the export: power was lost with what proved that the end of the log is durable."""
+    await make_log(home, seed=1)
+    assert not await export(home, url, at=2, when="before")
+    [directory] = [path for path in (home / "export").iterdir() if path.is_dir()]
+    last = Intents(directory / "intents").known[0].after
+    segment = home / "segments" / f"{last.segment:010d}.log"
+    content = segment.read_bytes()
+    segment.write_bytes(content[: last.offset].ljust(len(content), b"\0"))
+    shutil.rmtree(home / "checkpoints")
+    told = await rows_in(url)
+    assert await export(home, url)
+    assert await rows_in(url) == told, "the call is not made with less"
+    await make_log(home, seed=2)
+    assert await export(home, url)
     assert rows_of(await rows_in(url)) == rows_of(polled(PosixDisk(home)))
 
 

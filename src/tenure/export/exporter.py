@@ -17,7 +17,7 @@ import msgspec
 from tenure.errors import Conflict
 from tenure.export.follower import Step
 from tenure.export.intents import Intent, Intents
-from tenure.export.resume import Cursor, beginning, cursor_of, keep, kept_position, resume
+from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.log.home import Position
@@ -97,7 +97,7 @@ class Exporter:
         self._intents = Intents(self._own.root / "intents")
         kept = kept_position(self._own)
         self._cursor = self._find_cursor(kept)
-        self._follower, self._silent_batch, self._first_rows = resume(self._log, self._own, self._cursor)
+        self._follower, self._silent_batch, self._rows = resume(self._log, self._own, self._cursor)
         self._folded_bytes = 0
         self._is_kept = kept is not None
         kept_batch = kept.batch if kept is not None else 0
@@ -107,7 +107,8 @@ class Exporter:
         outlet = self._outlet
         found = cursor_of(self._intents.known, ordinal=outlet.ordinal, kept=kept)
         if found is not None:
-            return found
+            is_there = found.doubted is None or goes_through(self._log, found.doubted)
+            return found if is_there else found._replace(doubted=None)
         if outlet.ordinal < 0:
             return beginning(self._log)
         try:
@@ -155,22 +156,28 @@ class Exporter:
         return chunk.is_full
 
     async def _gather(self) -> Chunk | None:
-        """Rows for one call: all that is new, as far as one call goes, or exactly those of a call in doubt."""
-        rows, size, doubted = list(self._first_rows), 0, self._cursor.doubted
-        position = None
+        """Rows for one call: all that is new, as far as one call goes, or exactly those of a call in doubt.
+
+        None where there is nothing, or where the log does not yet show all that the call in doubt was made of: after a
+        crash its end is durable, but is said to be only once the broker is open again.
+        """
+        size, doubted, position = 0, self._cursor.doubted, None
         for number, step in enumerate(self._polled()):
             if number % _STEPS_A_TURN == 0:
                 await asyncio.sleep(0)
-            position, self._first_rows = step.position, []
+            position = step.position
             if position.batch - 1 > self._silent_batch:
-                rows += step.rows
+                self._rows += step.rows
                 size += sum(map(len, step.rows))
                 self.progress.gaps += step.is_gap
-            if size >= self._settings.call_bytes_max and doubted is None:
-                return Chunk(rows, position, True)
-            if doubted is not None and position.batch >= doubted.batch:
-                return Chunk(rows, position, True)
-        return None if position is None else Chunk(rows, position, False)
+            enough = size >= self._settings.call_bytes_max if doubted is None else position.batch >= doubted.batch
+            if enough:
+                return self._chunk(position, is_full=True)
+        return None if position is None or doubted is not None else self._chunk(position, is_full=False)
+
+    def _chunk(self, position: Position, *, is_full: bool) -> Chunk:
+        rows, self._rows = self._rows, []
+        return Chunk(rows, position, is_full)
 
     def _polled(self) -> Iterator[Step]:
         """The steps of a poll, and the bytes of log that they took."""
@@ -194,7 +201,7 @@ class Exporter:
 
     def _keep(self) -> None:
         """Keep the fold; every row it stands for is in the buffer, or there was none."""
-        if self._follower.position is not None:
+        if self._follower.position is not None and not self._rows:
             keep(self._own, self._follower)
             self._folded_bytes, self._is_kept = 0, True
             self.progress.kept_batch = self._follower.position.batch

@@ -24,7 +24,7 @@ from tenure.log.home import Position, UnknownPosition
 from tenure.log.recovery import locate
 from tenure.log.segment import HEAD_BYTES, list_heads
 
-__all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "keep", "kept_position", "resume"]
+__all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "goes_through", "keep", "kept_position", "resume"]
 
 _LOOKS_MAX = 5
 
@@ -108,9 +108,9 @@ def resume(log: Disk, own: Disk, cursor: Cursor) -> Resumed:
     Where the log does not go through the cursor, that is told as a gap and the oldest segment is the beginning; where
     it was trimmed past the cursor, the follower tells it.
     """
-    at, is_there = cursor.position, _goes_through(log, cursor.position)
+    at, is_there = cursor.position, goes_through(log, cursor.position)
     for start, kept in _kept(own):
-        if (is_there or start.batch >= at.batch) and _goes_through(log, start):
+        if (is_there or start.batch >= at.batch) and goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
             return Resumed(follower, at.batch - 1, [])
     if is_there:
@@ -126,7 +126,7 @@ def resume(log: Disk, own: Disk, cursor: Cursor) -> Resumed:
 def _from_broker(log: Disk, *, before: int) -> Follower:
     """A follower from the newest checkpoint of the broker not behind the cursor, or from the oldest segment."""
     for position, payload in checkpoint.load(log):
-        if position.batch <= before and _goes_through(log, position):
+        if position.batch <= before and goes_through(log, position):
             try:
                 return Follower(log, state=load_checkpoint(payload), position=position)
             except (Corrupt, msgspec.MsgspecError):
@@ -142,7 +142,8 @@ def _kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
             continue
 
 
-def _goes_through(log: Disk, position: Position) -> bool:
+def goes_through(log: Disk, position: Position) -> bool:
+    """Whether a position is one of this log's, durable or not."""
     for _ in range(_LOOKS_MAX):
         try:
             locate(log, list_heads(log), position)
