@@ -11,6 +11,7 @@ from tenure.client.wire import Response
 from tenure.worker.app import App
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
+from tenure.worker.verdict import AckPolicy
 from tests.worker.flowing import flowing, turns
 
 
@@ -212,6 +213,25 @@ async def test_fault_21_a_broker_whose_wall_clock_jumps_goes_on_being_served() -
             before = len(log.ended)
             await flow.put("q", 3)
             await flow.until(lambda before=before: len(log.ended) == before + 3)  # type: ignore[misc]
+
+
+async def test_a_handler_that_gives_no_verdict_lets_its_lease_run_out_and_others_are_done_meanwhile() -> None:
+    app, seen = App(), list[tuple[int, int]]()
+
+    @app.task("q", lease="30s", policy=AckPolicy.MANUAL)
+    async def manual(n: int, ctx: Context) -> None:
+        seen.append((n, ctx.deliveries))
+        if ctx.deliveries > 1 or n:
+            await ctx.ack()
+
+    async with flowing() as flow:
+        await flow.start(manual)
+        await flow.put("q", 1)
+        assert flow.counts("q") == (0, 1)
+        await flow.until(lambda: seen == [(0, 1), (0, 2)])
+        await flow.broker.produce("q", [b"1"])
+        await flow.until(lambda: flow.counts("q") == (0, 0))
+        assert seen == [(0, 1), (0, 2), (1, 1)]
 
 
 @pytest.mark.parametrize("status", [404, 405, 406])

@@ -11,6 +11,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from tenure.worker.children import Children
@@ -103,9 +104,8 @@ class ThreadPlaces:
             except BaseException as raised:
                 error = raised
             del work, context, call
-            if self._loop.is_closed():
-                return
-            self._loop.call_soon_threadsafe(self._ended, answer, result, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+                self._loop.call_soon_threadsafe(self._ended, answer, result, error)
 
     def _ended(self, answer: asyncio.Future[object], result: object, error: BaseException | None) -> None:
         self._busy_count -= 1

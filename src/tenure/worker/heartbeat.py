@@ -47,6 +47,7 @@ class Heartbeat:
         self._on_lost = on_lost
         self._held: dict[int, HeldJob] = {}
         self._arrival = asyncio.Event()
+        self._words: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -79,9 +80,13 @@ class Heartbeat:
 
     async def run(self) -> None:
         """Beat until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._beat())
-            group.create_task(self._watch_deadlines())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._beat())
+                group.create_task(self._watch_deadlines())
+        finally:
+            for word in self._words:
+                word.cancel()
 
     async def _beat(self) -> None:
         """Extend whatever a third of its lease has passed for. A try that fails is made again sooner."""
@@ -100,7 +105,7 @@ class Heartbeat:
             await self._sleep_until(await self._first_deadline())
             expired = self.expire()
             if expired:
-                await self._give_word(expired)
+                self.give_word(expired[0])
 
     async def _first_deadline(self) -> int:
         while not self._held:
@@ -121,12 +126,16 @@ class Heartbeat:
             self._lose(job)
         return expired
 
-    async def _give_word(self, expired: list[HeldJob]) -> None:
+    def give_word(self, job: HeldJob) -> None:
         """The broker feeds no stream whose worker let a lease run out without a word: tell it that this one lives."""
+        word = asyncio.ensure_future(self._say(job))
+        self._words.add(word)
+        word.add_done_callback(self._words.discard)
+
+    async def _say(self, job: HeldJob) -> None:
         with suppress(TenureError, TimeoutError):
-            first = expired[0]
             call = self._client.extend(
-                self._queue, [first.seq], node=first.node, lease_ids=[first.lease_id], lease_ms=self._lease_ms
+                self._queue, [job.seq], node=job.node, lease_ids=[job.lease_id], lease_ms=self._lease_ms
             )
             await within(self._timing, self._lease_ms, call)
 

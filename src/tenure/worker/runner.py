@@ -136,18 +136,28 @@ class Runner:
         deadline_ms = now_ms - age_ms + self._lease_ms
         held = [self._hold(job, deadline_ms) for job in jobs]
         if age_ms * 3 > self._lease_ms:
-            for job in held:
-                job.deadline_ms = now_ms + self._lease_ms
-            self._held.take(held)
-            try:
-                if await self._held.extend(held):
-                    self._ages.reset()
-            finally:
-                self._waiting.extend(job for job in held if not job.lost)
+            held = await self._confirmed(held)
         else:
             self._held.take(held)
-            self._waiting.extend(held)
+        self._waiting.extend(held)
         self._fill()
+
+    async def _confirmed(self, jobs: list[HeldJob]) -> list[HeldJob]:
+        """Those of old jobs that are still ours; none where nobody can be asked."""
+        for job in jobs:
+            job.deadline_ms = self._timing.now_ms() + self._lease_ms
+        self._held.take(jobs)
+        try:
+            is_answered = await self._held.extend(jobs)
+        except asyncio.CancelledError:
+            self._waiting.extend(jobs)  # to be given back
+            raise
+        if is_answered:
+            self._ages.reset()
+            return [job for job in jobs if not job.lost]
+        for job in jobs:
+            self._held.drop(job)
+        return []
 
     def _hold(self, job: Job, deadline_ms: int) -> HeldJob:
         return HeldJob(
@@ -223,12 +233,16 @@ class Runner:
             self._idle.set()
 
     def _end(self, job: HeldJob, verdict: Verdict | None) -> None:
-        """A handler that still runs, in a thread that nobody can stop, hears from now on that the job is gone."""
+        """Without a verdict the lease simply ends, one lease time from now. A handler that still runs, in a thread that
+        nobody can stop, hears from now on that the job is gone.
+        """
         if verdict is not None and not job.lost and not job.settled:
             self._settler.put(job, verdict)
         elif not job.settled and not self._draining:
             self._held.drop(job)
             self._source.freed()
+            if not job.lost:
+                self._held.give_word(job)
         job.lost = True
 
     def _on_settled(self, job: HeldJob) -> None:
