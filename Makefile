@@ -59,6 +59,7 @@ bench-client: $(READY) ## Measure clients and workers, as ratios in one run
 
 bench-buffer: $(READY) ## Measure the buffer on the local store, as ratios in one run
 	$(BIN)/python -m bench.buffer
+	$(BIN)/python -m bench.export
 
 lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py
