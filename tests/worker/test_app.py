@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenure.client.config import ConfigFields
 from tenure.errors import Conflict, Denied, Invalid
 from tenure.worker.app import App
 from tenure.worker.declare import declare, to_change
@@ -126,10 +127,16 @@ async def test_what_the_task_says_fills_in_what_nobody_chose_and_keeps_the_rest(
 
 
 async def test_what_an_operator_chose_is_never_undone(caplog: pytest.LogCaptureFixture):
-    chosen = {"durability": "fsync", "max_deliveries": 20, "dead_letter": "ops.dead", "lease_ms": 90_000}
+    chosen: ConfigFields = {
+        "type": "queue",
+        "durability": "fsync",
+        "max_deliveries": 20,
+        "dead_letter": "ops.dead",
+        "lease_ms": 90_000,
+    }
     app = fresh_app()
     async with lines(app) as line:
-        await line.client.put_topic("emails", type="queue", **chosen)
+        await line.client.put_topic("emails", **chosen)
         before = line.config("emails")
         with caplog.at_level(logging.WARNING, "tenure.worker"):
             await declare(

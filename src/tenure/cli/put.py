@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +29,7 @@ from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reworded
 from tenure.cli.screen import Payload, Shown, note
 from tenure.cli.words import count
+from tenure.client.config import careful_queue
 from tenure.core.records import Record
 from tenure.errors import Invalid, TenureError
 
@@ -72,7 +73,7 @@ def put(
         raise typer.BadParameter("--unique is for one record")
     target = Target(url, key_file, timeout)
     options = {"tag": tag, "meta": _meta(meta), "delay_ms": delay or 0, "unique_key": unique}
-    config = {"type": kind} if create else None
+    config = _config(queue, kind) if create else None
 
     def find(client: Client) -> Shown:
         putting = _Putting(client, queue, options=options, config=config)
@@ -99,10 +100,17 @@ def _meta(text: str | None) -> bytes | None:
     return text.encode()
 
 
+def _config(topic: str, kind: str) -> Mapping[str, Any]:
+    """What is made where nothing is: a queue as careful as the one that a worker would make."""
+    return careful_queue(topic) if kind == "queue" else {"type": kind}
+
+
 class _Putting:
     """One run of the command: batch after batch, and what came of it."""
 
-    def __init__(self, client: Client, queue: str, *, options: dict[str, Any], config: dict[str, Any] | None) -> None:
+    def __init__(
+        self, client: Client, queue: str, *, options: dict[str, Any], config: Mapping[str, Any] | None
+    ) -> None:
         self._client = client
         self._queue = queue
         self._options = options

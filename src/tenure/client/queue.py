@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tenure.client.calls import queues, records
+from tenure.client.config import careful_queue
 from tenure.client.core import Core
 from tenure.client.drive import Awaiting, Blocking, drive, drive_async
 from tenure.client.encode import json_text
@@ -21,7 +22,6 @@ from tenure.errors import Invalid
 __all__ = ["AsyncQueue", "Queue"]
 
 T = TypeVar("T")
-_IF_ABSENT = {"type": "queue"}
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -43,7 +43,8 @@ def put(
     unique_key: str | None = None,
     idempotency_key: str | None = None,
 ) -> Plan[int]:
-    """Put one job and return its seq, once it is as durable as the queue is; a queue that is not there is created.
+    """Put one job and return its seq, once it is as durable as the queue is; a queue that is not there is created,
+    with the careful defaults of `careful_queue`.
 
     It is put once, also where an answer is lost. ``unique_key``: while a job with that key lives, its seq is answered
     and nothing is put. Raises Indeterminate where the outcome cannot be known.
@@ -56,7 +57,9 @@ def put(
         deliver_at=deliver_at,
         unique_key=unique_key,
     )
-    call = records.produce(queue.core, queue.name, [record], idempotency_key=idempotency_key, config=_IF_ABSENT)
+    call = records.produce(
+        queue.core, queue.name, [record], idempotency_key=idempotency_key, config=careful_queue(queue.name)
+    )
     return (yield from call).first_seq
 
 
@@ -69,7 +72,9 @@ def _meta(meta: Any) -> bytes:
 
 def put_many(queue: _Named, items: Iterable[Any], *, idempotency_key: str | None = None) -> Plan[range]:
     """Put jobs, all or none, and return their seqs in order; a `tenure.Record` may carry a tag and a delay."""
-    call = records.produce(queue.core, queue.name, items, idempotency_key=idempotency_key, config=_IF_ABSENT)
+    call = records.produce(
+        queue.core, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
+    )
     return (yield from call).seqs
 
 

@@ -60,7 +60,7 @@ async def declare(client: AsyncClient, options: TaskOptions) -> bool:
 
 def to_change(options: TaskOptions, stored: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the task writes down and nobody else has."""
-    defaults, wanted = as_dict(DEFAULTS), options.queue_config()
+    defaults, wanted = as_dict(DEFAULTS), dict[str, Any](options.queue_config())
     fields = [field for knob, field in _KNOBS.items() if knob in options.said]
     return {
         field: wanted[field]
@@ -79,7 +79,7 @@ async def _change(client: AsyncClient, queue: str, config: dict[str, Any]) -> No
 
 
 def _warn_of_differences(options: TaskOptions, stored: Mapping[str, Any]) -> None:
-    defaults, wanted = as_dict(DEFAULTS), options.queue_config()
+    defaults, wanted = as_dict(DEFAULTS), dict[str, Any](options.queue_config())
     for knob, field in _KNOBS.items():
         value = stored.get(field)
         if knob in options.said and value not in (wanted[field], defaults[field]):

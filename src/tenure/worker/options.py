@@ -7,6 +7,7 @@ from typing import Final, Literal, TypedDict, TypeVar
 
 import msgspec
 
+from tenure.client.config import DELIVERIES_MAX, ConfigFields
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.names import check_topic_name, shown
 from tenure.errors import Invalid
@@ -24,7 +25,6 @@ HELD_MAX: Final = 1_000
 """Jobs that one task may hold, running and prefetched: what one claim may give."""
 RETRIES_MAX: Final = 1_000_000
 WEIGHT_MAX: Final = 1_000
-_DELIVERIES_MIN: Final = 5
 _LOOP_CONCURRENCY: Final = 100
 _THREAD_CONCURRENCY: Final = 10
 _UNSET: Final = object()
@@ -67,7 +67,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR
     weight: int = 1
     run: Place = "loop"
-    max_deliveries: int = _DELIVERIES_MIN
+    max_deliveries: int = DELIVERIES_MAX
     dead_letter: str | None = None
     durability: Durability = "fsync"
     push: bool = True
@@ -104,7 +104,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             said=frozenset(knobs),
         )
 
-    def queue_config(self) -> dict[str, object]:
+    def queue_config(self) -> ConfigFields:
         """The config that the task's queue is created with."""
         return {
             "type": "queue",
@@ -161,7 +161,7 @@ def _policy(value: object) -> AckPolicy:
 def _deliveries(value: int | None, retries: int) -> int:
     """Two deliveries above the retries: a crash or two must not use up what failures were promised."""
     if value is None:
-        return max(_DELIVERIES_MIN, retries + 2)
+        return max(DELIVERIES_MAX, retries + 2)
     return _whole(value, "max_deliveries", 0, RETRIES_MAX)
 
 

@@ -9,13 +9,13 @@ from msgspec.json import Decoder
 
 from tenure.client.answers import decode
 from tenure.client.calls.calling import posting, tell
+from tenure.client.config import check_config
 from tenure.client.core import Core
 from tenure.client.encode import body_of, path_of, query_of, records_text, seqs_of
 from tenure.client.plan import Plan, Take
 from tenure.client.replies import DeletedRecords, Diff, Produced
 from tenure.client.retry import Answered, Repeat, exchange, settled
 from tenure.client.wire import Request
-from tenure.core.config import parse_config
 from tenure.core.names import check_client_id, check_key, check_node
 from tenure.errors import Conflict, Invalid
 
@@ -46,7 +46,7 @@ def produce(
     path = query_of(path_of(topic), return_seqs=False)
     _check_names(node, idempotency_key, client_id, client_seq)
     if config is not None:
-        parse_config(config, topic=topic)
+        check_config(config, topic=topic)
     text = records_text(records)
     more: dict[str, Any] = {
         "node": node,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask, posting, tell
+from tenure.client.config import ConfigFields, check_config
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
 from tenure.client.plan import Plan
 from tenure.client.replies import DeletedTopic, PutTopic, TopicInfo, TopicPage
 from tenure.client.retry import Repeat
 from tenure.client.wire import Request
-from tenure.core.config import parse_config
 
 __all__ = ["delete_topic", "put_topic", "topic", "topics"]
 
@@ -23,18 +24,18 @@ _page = Decoder(TopicPage)
 _deleted = Decoder(DeletedTopic)
 
 
-def put_topic(core: Core, /, name: str, **config: Any) -> Plan[PutTopic]:
+def put_topic(core: Core, /, name: str, **config: Unpack[ConfigFields]) -> Plan[PutTopic]:
     """Create a topic or replace its config: what is left out returns to its default, but ``type`` stays.
 
     Raises Invalid before anything is sent where a value cannot be meant, Conflict where the type would change.
     """
     path = path_of(name)
-    parse_config(config, topic=name)
+    check_config(config, topic=name)
     put, _ = yield from tell(core, Request("PUT", path, _body(config)), _put, Repeat.SAFE)
     return put
 
 
-def _body(config: dict[str, Any]) -> bytes | None:
+def _body(config: Mapping[str, Any]) -> bytes | None:
     return posting("", config).body
 
 

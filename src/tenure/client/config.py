@@ -1,0 +1,69 @@
+"""A topic's config as keyword arguments: a misspelt name is found by a type checker, and else before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypedDict
+
+from tenure.core.config import parse_config
+from tenure.errors import Invalid
+
+__all__ = ["DELIVERIES_MAX", "BackoffFields", "ConfigFields", "careful_queue", "check_config"]
+
+DELIVERIES_MAX: Final = 5
+
+
+class BackoffFields(TypedDict, total=False):
+    """How long a failed job waits: from ``min_ms``, times ``factor`` for each delivery, up to ``max_ms``."""
+
+    min_ms: int
+    max_ms: int
+    factor: float
+    jitter: bool
+
+
+class ConfigFields(TypedDict, total=False):
+    """What a topic can be told; docs/reference/topic-config.md says what each does."""
+
+    type: Literal["log", "queue"]
+    ttl_ms: int
+    cap_records: int
+    cap_bytes: int
+    discard: Literal["old", "reject"]
+    durability: Literal["memory", "disk", "fsync"]
+    durable: bool
+    priority: int | None
+    auto_priority: bool
+    auto_create: bool
+    idempotency_window_ms: int
+    dedupe_node: bool
+    lease_ms: int
+    claim_jitter_ms: int
+    max_deliveries: int
+    dead_letter: str | None
+    leases_durable: bool
+    max_ack_holes: int
+    max_in_flight: int
+    dlq_strategy: Literal["skip", "block", "block_and_dlq"]
+    retry_backoff: BackoffFields | None
+
+
+def careful_queue(name: str) -> ConfigFields:
+    """What a queue is that somebody puts into before it was declared: synced, five deliveries, then ``<name>.dead``.
+
+    The wire's own defaults are those of a plain topic; whoever writes Python, or types a command, gets the safe ones.
+    """
+    return {"type": "queue", "durability": "fsync", "max_deliveries": DELIVERIES_MAX, "dead_letter": f"{name}.dead"}
+
+
+def check_config(config: Mapping[str, Any], *, topic: str) -> None:
+    """Raise Invalid where a field is unknown or its value cannot be meant. The server would ignore an unknown one, and
+    the caller would go on believing that it counts.
+    """
+    for name in config:
+        if name not in ConfigFields.__optional_keys__:
+            near = get_close_matches(str(name), ConfigFields.__optional_keys__, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise Invalid(f"a topic has no setting {name!r}{hint}", field=str(name))
+    parse_config(config, topic=topic)

@@ -1,0 +1,33 @@
+"""A topic's config from Python: nothing misspelt is believed, and what is made on the way is made carefully."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.client.client import AsyncClient
+from tenure.client.config import ConfigFields, careful_queue
+from tenure.core.config import DEFAULTS, as_dict
+from tenure.errors import Invalid
+from tenure.testing import memory_broker
+from tenure.testing.wire import AppWire
+
+
+def test_the_keyword_arguments_are_the_fields_of_a_config():
+    assert ConfigFields.__optional_keys__ == set(as_dict(DEFAULTS)) | {"durable"}
+
+
+async def test_a_misspelt_setting_is_refused_before_anything_is_sent():
+    async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+        with pytest.raises(Invalid, match="no setting 'leas_ms': did you mean lease_ms"):
+            await client.put_topic("emails", leas_ms=5)  # type: ignore[call-arg]
+        with pytest.raises(Invalid, match="no setting 'max_delivery'"):
+            await client.produce("emails", [1], config={"max_delivery": 5})
+        assert (await client.topics()).topics == []
+
+
+async def test_a_queue_that_is_put_into_before_it_was_declared_is_a_careful_one():
+    async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+        await client.queue("emails").put({"to": "ada"})
+        config = (await client.topic("emails")).config
+        assert {field: config[field] for field in careful_queue("emails")} == careful_queue("emails")
+        assert config["durability"] == "fsync"
