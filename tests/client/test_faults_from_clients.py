@@ -104,7 +104,8 @@ async def test_fault_37_batches_stay_whole_when_the_server_is_told_to_stop_among
                     await asyncio.sleep(0)
                 for _ in range(signals):
                     server.signal(signal.SIGTERM)
-                assert await asyncio.to_thread(server.wait) == 0
+                code = await asyncio.to_thread(server.wait)
+                assert code == 0 or (signals == 2 and code == 128 + signal.SIGTERM)
                 await asyncio.to_thread(server.start)
             done.set()
             counts = await asyncio.gather(*puts)

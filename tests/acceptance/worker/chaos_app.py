@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,14 @@ if "CHAOS_MIB_MAX" in os.environ:
 
 class Order(msgspec.Struct, omit_defaults=True):
     """One job. ``takes_ms`` is how long it runs, ``asks`` that it acks by itself to hear the answer, ``eats`` that the
-    first worker to meet it runs out of memory.
+    first worker to meet it runs out of memory, ``kills`` that every worker dies of it.
     """
 
     id: str
     takes_ms: int = 0
     asks: bool = False
     eats: bool = False
+    kills: bool = False
 
 
 def note(event: str, order: Order, ctx: Context, **more: Any) -> None:
@@ -104,4 +106,12 @@ def in_a_thread(order: Order, ctx: Context) -> None:
         except LeaseLost:
             note("cancelled", order, ctx, lost=True)
             raise
+    note("end", order, ctx)
+
+
+@app.task("poison", concurrency=1, prefetch=0, max_deliveries=3)
+async def deadly(order: Order, ctx: Context) -> None:
+    note("begin", order, ctx)
+    if order.kills:
+        os.kill(os.getpid(), signal.SIGKILL)
     note("end", order, ctx)

@@ -70,11 +70,13 @@ class LoggedQueue:
                     if (held := self._live(seq, event)) is not None:
                         held.extends.append((event.at, event.deadline))
                         held.deadline = event.deadline
-            case Acked() | Released() | DeadLettered():
-                how = event.cause if isinstance(event, Released) else type(event).__name__.lower()
+            case Acked() | Released():
                 for seq in each(event.runs):
                     if (held := self._live(seq, event)) is not None:
-                        held.end(how, event.at)
+                        held.end(event.cause if isinstance(event, Released) else "acked", event.at)
+            case DeadLettered():
+                for seq in each(event.runs):
+                    self._give_up(seq, event)
             case _:
                 pass
 
@@ -89,14 +91,26 @@ class LoggedQueue:
             self.problems.append(f"{seq} claimed at {event.at}, though it was acked at {leases[-1].ended_at}")
         leases.append(Held(event, len(leases) + 1))
 
-    def _live(self, seq: int, event: Acked | Released | DeadLettered | Extended) -> Held | None:
+    def _give_up(self, seq: int, event: DeadLettered) -> None:
+        """By a nack of its holder, or once its last lease has ended in any way but an ack."""
+        leases = self.held[seq]
+        if not leases or leases[-1].how == "acked":
+            self.problems.append(f"{event!r} is about {seq}, which was never held, or acked")
+        elif leases[-1].how is None:
+            held = leases[-1]
+            if event.at <= held.deadline:
+                held.end("dead", event.at)
+            else:
+                held.end("expired", held.deadline)
+
+    def _live(self, seq: int, event: Acked | Released | Extended) -> Held | None:
         """The lease that an event is about; there must be one, and it must not have run out."""
         leases = self.held[seq]
         held = leases[-1] if leases else None
         if held is None or held.how is not None or event.at > held.deadline:
             self.problems.append(f"{event!r} is about {seq}, which nobody held then")
             return None
-        if not isinstance(event, DeadLettered) and event.node != held.node:
+        if event.node != held.node:
             self.problems.append(f"{event!r} is about {seq}, which {held.node} held")
         return held
 
