@@ -219,3 +219,15 @@ async def test_live_leases_are_listed_with_what_they_hold(broker: Broker, clock:
     assert [lease["node"] for lease in broker.leases("q").items] == ["b"]
     await broker.nack("q", node="b", lease_id=second.lease_id)
     assert broker.leases("q").items == []
+
+
+async def test_listing_names_does_not_hold_back_the_time_for_the_rest_of_the_turn(broker: Broker, clock: ManualClock):
+    """A list takes no time of its own: what follows in the same turn must not see that of the last command."""
+    await broker.put_topic("q", {"type": "queue"})
+    await broker.produce("q", [b"1"])
+    await broker.synced()
+    clock.advance(5_000)
+    broker.topics()
+    counters = broker.topic("q", touch=False).queue
+    assert counters is not None
+    assert counters["oldest_ready_ms"] == 5_000

@@ -314,7 +314,7 @@ class Broker:
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
         """Names of topics, in order."""
         self._pump.check_open()
-        return self._pump.look(topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor))
+        return topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor)
 
     async def synced(self) -> None:
         """Wait until everything appended so far is durable, whatever its class."""

@@ -73,7 +73,8 @@ def nack(
     as_json: AsJson = False,
 ) -> None:
     """Give jobs back, now or later. Exit code 7 if one was not held any more."""
-    how = _which(seqs, lease_id, node, strict) | {"delay_ms": delay, "reason": reason, "dead": dead}
+    how: dict[str, Any] = {"delay_ms": delay, "reason": reason, "dead": dead}
+    how |= _which(seqs, lease_id, node, strict)
     _settle(Target(url, key_file, timeout), lambda client: client.nack(queue, **how), verb="nacked", as_json=as_json)
 
 
@@ -93,7 +94,7 @@ def extend(
     as_json: AsJson = False,
 ) -> None:
     """Hold jobs for longer. Exit code 7 if one was not held any more."""
-    how = _which(seqs, lease_id, node, strict) | {"lease_ms": lease}
+    how: dict[str, Any] = {"lease_ms": lease} | _which(seqs, lease_id, node, strict)
     if seqs and lease is None:
         raise typer.BadParameter("say with --lease how long to hold them from now")
     _settle(
