@@ -155,7 +155,8 @@ def main() -> None:
     middle = [Run(*(median([getattr(each, name) for each in runs]) for name in Run._fields)) for runs in (off, on)]
     for name, each in zip(("without", "with"), middle, strict=True):
         print(
-            f"{name:8} {each.rate:,.0f} jobs/s ({each.free_rate:,.0f} unpaced), round p50 {each.p50_ms:.2f} ms p99 {each.p99_ms:.2f} ms, "
+            f"{name:8} {each.rate:,.0f} jobs/s ({each.free_rate:,.0f} unpaced), "
+            f"round p50 {each.p50_ms:.2f} ms p99 {each.p99_ms:.2f} ms, "
             f"server {each.server_cpu:.0%} of a core, exporter {each.exporter_cpu:.0%}"
         )
     without, having = middle
