@@ -114,13 +114,17 @@ async def test_producers_that_fell_silent_are_forgotten_once_their_batches_are_v
     assert len((await folded(sim)).producers) == 1
 
 
-async def test_a_consumer_collects_by_itself(sim: SimStore):
-    await produced(sim, *([b"%d" % number] for number in range(5)), settings=SMALL)
-    async with Consumer(sim, settings=SMALL) as consumer:
-        await consumer.next_descriptors(5)
-        await consumer.ack_through(3)
+async def test_a_consumer_collects_when_it_starts_and_with_every_hundred_acks(sim: SimStore):
+    await produced(sim, *([b"%d" % number] for number in range(8)), settings=SMALL)
+    passes = []
+    async with Consumer(sim, settings=quick(ack_every=3)) as consumer:
+        await consumer.next_descriptors(8)
+        for seq in (1, 3, 5):
+            assert consumer._collecting is not None
+            await consumer._collecting
+            passes.append(len([call for call in sim.calls if call.kind == "now"]))
+            await consumer.ack_through(seq)
         assert consumer._collecting is not None
         await consumer._collecting
-        consumer._collect_later()
-        await consumer._collecting
-        assert len([key for key in sim.objects if key.startswith("data/")]) == 1
+        assert len([key for key in sim.objects if key.startswith("data/")]) == 8 - 4
+    assert passes == [1, 1, 2]

@@ -124,6 +124,19 @@ async def test_what_is_produced_is_consumed_in_order(store: ObjectStore):
     assert ranges == [b"call %d" % n for n in range(20)]
 
 
+async def test_many_producers_write_side_by_side(store: ObjectStore):
+    async def write(name: int) -> None:
+        async with Producer(store, settings=QUICK) as producer:
+            for number in range(10):
+                await (await producer.produce([b"%d:%d" % (name, number)])).durable()
+
+    await asyncio.gather(*map(write, range(5)))
+    found = await consumed(store)
+    assert len(found) == 50
+    for name in range(5):
+        assert [e for e in found if e.startswith(b"%d:" % name)] == [b"%d:%d" % (name, n) for n in range(10)]
+
+
 async def test_a_restarted_consumer_goes_on_at_its_durable_frontier(store: ObjectStore):
     await produced(store, [b"a"], [b"b"], [b"c"])
     async with Consumer(store, settings=QUICK) as consumer:

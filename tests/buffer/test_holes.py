@@ -240,6 +240,31 @@ async def test_two_buffers_under_one_prefix_are_refused(sim: SimStore):
         await Producer.open(sim, settings=QUICK)
 
 
+@pytest.mark.parametrize("kind", ["get", "list", "put_new"])
+async def test_two_that_create_the_buffer_at_once_make_one(sim: SimStore, kind: str):
+    """Stopped at each kind of call of its opening in turn, the first finds what the second created meanwhile."""
+    for skipped in range(5):
+        store = SimStore()
+        hold, left = Hold(), [skipped]
+
+        def hook(call: Call, hold: Hold = hold, left: list[int] = left) -> Hold | None:
+            left[0] -= call.kind == kind and not call.key.startswith("probe/")
+            return hold if left[0] == -1 and call.kind == kind and not hold.reached.is_set() else None
+
+        store.hook = hook
+        first = asyncio.create_task(Producer.open(store, settings=QUICK))
+        reached = asyncio.create_task(hold.reached.wait())
+        await asyncio.wait([first, reached], return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+        store.hook = lambda call: None  # only the first is stopped
+        await produced(store, [b"second"])
+        hold.release()
+        producer = await first
+        await (await producer.produce([b"first"])).durable()
+        await producer.close()
+        assert await consumed(store) == [b"second", b"first"]
+
+
 async def test_a_delta_that_is_lost_is_noticed_and_not_written_again(sim: SimStore):
     """Naive: the hole is the next free number."""
     await produced(sim, [b"a"], [b"b"], [b"c"])

@@ -68,6 +68,7 @@ class Consumer:
         self._resume, self._create, self._collect = last_acked, create, collect
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
         self._durable = 0  # the same, as the manifest sees it
+        self._collected = 0  # the durable frontier when the collector last passed
         self._handed = 0  # the first sequence that was not handed out
         self._reading = asyncio.Lock()
         self._acking = asyncio.Lock()
@@ -283,11 +284,13 @@ class Consumer:
         """Move the durable frontier; memory follows only if that succeeded."""
         await self._journal.commit(lambda state, _: decide.frontier(state, self.group, self.epoch, next_seq))
         self._durable = next_seq
-        self._collect_later()
+        if next_seq - self._collected >= self._settings.ack_every:
+            self._collect_later()
 
     def _collect_later(self) -> None:
         """Let the collector pass once in the background, unless it is at it."""
         if self._collect and (self._collecting is None or self._collecting.done()):
+            self._collected = self._durable
             self._collecting = asyncio.create_task(self._collect_once())
 
     async def _collect_once(self) -> None:
