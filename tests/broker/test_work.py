@@ -133,6 +133,7 @@ async def test_a_stream_dead_letters_what_it_must_not_deliver(broker: Broker, cl
         assert (await anext(stream)).seqs == [1]
         waiting = await start(anext(stream))
         clock.advance(1001)
+        assert (await broker.extend("q", node="w", seqs=[1], lease_ms=1000)).skipped == [1]
         await turn()
         assert not waiting.done()
         assert broker.topic("dead").count == 1

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from tenure.worker.children import Children
 from tenure.worker.context import Context
@@ -48,10 +48,9 @@ class Places(Protocol):
 class LoopPlaces:
     """Handlers on the event loop: nothing but the call."""
 
-    stuck_count: Final = 0
-
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
+        self.stuck_count = 0
 
     def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         called: Coroutine[Any, Any, object] = task.invoke(payload, ctx)
