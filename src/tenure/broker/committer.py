@@ -66,7 +66,7 @@ class Committer:
 
     def _flush(self) -> None:
         self.flush_planned = False
-        self.engine.held_ms = 0
+        self.engine.held_ms = self.engine.last_ms = 0  # the next turn has a time of its own
         if self._broken():
             return
         try:

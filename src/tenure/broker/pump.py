@@ -226,7 +226,7 @@ class Pump:
             self.settle()
 
     def _clock_moved(self) -> None:
-        self.engine.held_ms = 0
+        self.engine.held_ms = self.engine.last_ms = 0
         if not self._closed:
             self.alarms.check()
             self.settle()
