@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,7 +45,12 @@ MODULES = sorted(SRC.glob("tenure/**/*.py"))
 def imported(path: Path) -> Iterator[str]:
     """Every module that the file imports, anywhere in it, by its full name."""
     package = path.relative_to(SRC).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    gc.disable()  # code that a collection runs within ast.parse makes it lose count of its depth (CPython 3.11)
+    try:
+        tree = ast.parse(path.read_text(), str(path))
+    finally:
+        gc.enable()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
