@@ -44,6 +44,8 @@ TABLE: dict[str, tuple[BaseException | None, list[str | None]]] = {
     "returns": (RETURNS, [None, "ack", "ack", "ack", None]),
     "raises": (RAISES, [None, "ack", "reject", "nack", None]),
     "exits": (SystemExit(1), [None, "ack", "reject", "nack", None]),
+    "interrupts": (KeyboardInterrupt(), [None, "ack", "reject", "nack", None]),
+    "raises something odd": (BaseException("odd"), [None, "ack", "reject", "nack", None]),
     "raises Ack": (Ack(), [None, "ack", "ack", "ack", "ack"]),
     "raises Nack": (Nack("later", delay="1s"), [None, "nack", "nack", "nack", "nack"]),
     "raises Reject": (Reject("never"), [None, "reject", "reject", "reject", "reject"]),

@@ -141,6 +141,18 @@ def test_a_type_whose_own_check_raises_anything_makes_a_misfit_too():
         decoder_for(Awkward)(b'{"id": 1}')
 
 
+@pytest.mark.parametrize("raised", [SystemExit(1), KeyboardInterrupt()], ids=repr)
+def test_a_check_that_would_end_the_process_makes_a_misfit_and_no_more(raised: BaseException):
+    class Poison(msgspec.Struct):
+        a: int
+
+        def __post_init__(self) -> None:
+            raise raised
+
+    with pytest.raises(Misfit, match=type(raised).__name__):
+        decoder_for(Poison)(b'{"a":1}')
+
+
 def test_a_long_complaint_is_cut():
     with pytest.raises(Misfit) as misfit:
         decoder_for(Model)(b'{"kind": "%b"}' % (b"9" * 9_000))

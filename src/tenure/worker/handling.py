@@ -88,7 +88,9 @@ class Handling:
             if asyncio.current_task().cancelling():  # type: ignore[union-attr]
                 raise
             return self._told(ctx, None)  # the handler cancelled itself: the lease simply ends
-        except (Exception, SystemExit) as error:
+        except GeneratorExit:
+            raise  # nobody waits for this coroutine any more
+        except BaseException as error:  # also SystemExit and its like: one job must not end the worker of all others
             return self._told(ctx, await self._after(error, ctx))
         if self._is_plain:
             return self._returned if not (job.settled or job.lost) else None

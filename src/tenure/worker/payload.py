@@ -89,7 +89,7 @@ def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]
     def decode(data: bytes) -> Any:
         try:
             return validate(data)
-        except Exception as error:  # of msgspec, of pydantic, and whatever a type's own checks raise
+        except BaseException as error:  # of msgspec, of pydantic, and whatever a type's own checks raise
             raise Misfit(_misfit(error)) from error
 
     return decode
@@ -159,7 +159,7 @@ def _encode_other(value: Any) -> Any:
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
 
 
-def _misfit(error: Exception) -> str:
+def _misfit(error: BaseException) -> str:
     """One line: msgspec's own, or of each of pydantic's errors where it lies and what it says."""
     if isinstance(error, RecursionError):
         text = "nested too deeply"

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 import msgspec
+import uvloop
 
 from tenure.client.client import AsyncClient
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
@@ -171,11 +172,6 @@ def run_app(
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        asyncio.run(work())
-    else:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
     return 0
