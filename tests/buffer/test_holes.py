@@ -503,3 +503,20 @@ async def test_an_upload_that_fails_fails_its_batch_only(sim: SimStore):
         await (await producer.produce([b"b"])).durable()
         assert producer.metrics.batches_failed == 1
     assert await consumed(sim) == [b"b"]
+
+
+@pytest.mark.parametrize("lag_ms", [0, 3_600_000])
+async def test_of_two_producers_with_one_name_the_loser_is_told(sim: SimStore, lag_ms: int):
+    """Naive: it finds its ordinal on the record, takes the other's batch for its own, and promises what is nowhere."""
+    clock = ManualClock(wall_ms=sim.clock_ms)
+    async with Producer(sim, settings=QUICK, clock=clock, name="export") as zombie:
+        await (await zombie.produce([b"0"])).durable()
+        clock.jump_wall(-lag_ms)
+        async with Producer(sim, settings=QUICK, clock=clock, name="export") as successor:
+            assert successor.last_ordinal == 0
+            await (await successor.produce([b"1 of the successor"])).durable()
+            handle = await zombie.produce([b"1 of the zombie"])
+            with pytest.raises(LeaseLost, match="one at a time"):
+                await handle.durable()
+            await (await successor.produce([b"2"])).durable()
+    assert await consumed(sim) == [b"0", b"1 of the successor", b"2"]

@@ -14,12 +14,24 @@ from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 __all__ = ["append", "drop", "fence", "frontier", "skip", "start", "void_names"]
 
 
-def append(state: State, entries: Sequence[Entry], *, in_doubt: bool) -> list[Op] | None:
+def append(state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool) -> list[Op] | None:
     """Append what the state does not show yet; all entries are of one producer, ordinals rising.
 
-    Raises Indeterminate where an earlier attempt may have succeeded and the record of it is gone.
+    ``newest`` is the newest name that the producer has seen on its record: any other, but these entries' own, was
+    committed by somebody else under its name, and then an ordinal on the record proves nothing. Raises LeaseLost in
+    that case, and Indeterminate where an earlier attempt may have succeeded and the record of it is gone. None is for
+    producers whose ordinals always mean the same batches, whoever commits them.
     """
     record = state.producers.get(entries[0].producer)
+    if (
+        record is not None
+        and newest is not None
+        and record.newest_name not in {newest, *(entry.name for entry in entries)}
+    ):
+        raise LeaseLost(
+            f"another producer named {entries[0].producer} has committed: one at a time may use a name",
+            code="producer_fenced",
+        )
     if record is None and in_doubt and any(entry.name < state.void for entry in entries):
         raise Indeterminate(
             "a commit was in doubt for so long that the manifest forgot this producer: "

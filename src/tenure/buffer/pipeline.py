@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import islice, takewhile
 
 from tenure.buffer import decide
@@ -40,6 +41,7 @@ class Pipeline:
         halted: Callable[[Exception], None],
         *,
         first_ordinal: int = 0,
+        replays: bool = False,
     ) -> None:
         self._journal = journal
         self._done = done
@@ -50,6 +52,8 @@ class Pipeline:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
         self._ordinal = first_ordinal
+        self._replays = replays
+        self._newest = self._recorded()  # what the manifest must show of us, but for what we commit next
         self._committer = asyncio.create_task(self._commit_forever())
 
     @property
@@ -95,7 +99,8 @@ class Pipeline:
 
     async def _upload(self, batch: PendingBatch) -> None:
         """Store the bytes under a fresh name. One that is there already is our own: its reply was lost."""
-        name = self._names.next(self._journal.clock.wall_ms(), above=self._journal.state.void)
+        above = max(self._journal.state.void, self._newest)
+        name = self._names.next(self._journal.clock.wall_ms(), above=above)
         await self._journal.patient.create_own(batch_key(name), batch.data)
         batch.entry = Entry(
             name=name,
@@ -138,17 +143,25 @@ class Pipeline:
         while batches:
             entries = [batch.entry for batch in batches if batch.entry is not None]
             try:
-                state = await self._journal.commit(lambda state, in_doubt, e=entries: _decide(state, e, in_doubt))  # type: ignore[misc]
+                state = await self._journal.commit(
+                    partial(_decide, entries=entries, newest=None if self._replays else self._newest)
+                )
             except _MustUploadAgain as again:
                 for batch in batches:
                     if batch.entry is not None and batch.entry.name in again.names:
                         self._journal.metrics.reuploads += 1
                         await self._upload(batch)
                 continue
+            self._newest = self._recorded()
             seqs = await self._seqs(state, entries)
             for batch in batches:
                 batch.succeed(seqs[batch.ordinal])
             return
+
+    def _recorded(self) -> str:
+        """The newest name that the manifest shows of this producer."""
+        record = self._journal.state.producers.get(self._journal.id)
+        return "" if record is None else record.newest_name
 
     async def _seqs(self, state: State | None, entries: list[Entry]) -> dict[int, int]:
         """Which sequence each ordinal got; our own delta tells, and after a lost reply the manifest does."""
@@ -159,8 +172,8 @@ class Pipeline:
         return await catalog.find(self._journal.id, {entry.ordinal for entry in entries})
 
 
-def _decide(state: State, entries: list[Entry], in_doubt: bool) -> list[Op] | None:
-    ops = decide.append(state, entries, in_doubt=in_doubt)
+def _decide(state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None) -> list[Op] | None:
+    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt)
     if names := decide.void_names(state, entries):
         raise _MustUploadAgain(names)
     return ops

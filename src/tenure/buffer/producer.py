@@ -21,11 +21,15 @@ from tenure.errors import Closed, Corrupt, Indeterminate, Invalid
 
 __all__ = ["Producer"]
 
+_NAME_MAX = 100
+
 
 class Producer:
     """Gathers entries in memory and flushes them as batches; any number of producers share a buffer.
 
-    ``async with Producer(store) as producer`` starts and closes it. The first one creates the buffer.
+    ``async with Producer(store) as producer`` starts and closes it. The first one creates the buffer. With a ``name``
+    it goes on where one of that name ended. Of two that use a name at once, the one that finds the other's commit
+    halts; with ``replays`` it takes that commit for its own, as its n-th batch holds the same whoever makes it.
     """
 
     def __init__(
@@ -35,10 +39,14 @@ class Producer:
         settings: BufferSettings | None = None,
         clock: Clock | None = None,
         name: str | None = None,
+        replays: bool = False,
     ) -> None:
         self._journal = Journal(store, settings=settings, clock=clock)
         if name is not None:
+            if not 0 < len(name) <= _NAME_MAX:
+                raise Invalid(f"a producer's name has 1 to {_NAME_MAX} characters")
             self._journal.id = name
+        self._replays = replays
         self._settings = self._journal.settings
         self._budget = Budget(bytes_max=self._settings.inflight_bytes_max, calls_max=self._settings.inflight_calls_max)
         self._gathering: PendingBatch | None = None
@@ -63,10 +71,7 @@ class Producer:
 
     @property
     def last_ordinal(self) -> int:
-        """The ordinal of the last batch that the manifest shows of a producer of this name; -1 where it shows none.
-
-        A ``name`` lets a producer go on where one before it ended. One process at a time may use it.
-        """
+        """The ordinal of the last batch that the manifest shows of a producer of this name; -1 where it shows none."""
         record = self._journal.state.producers.get(self.id)
         return -1 if record is None else record.ordinal
 
@@ -100,7 +105,9 @@ class Producer:
             raise Invalid("a producer starts once")
         self._pid = os.getpid()
         await self._journal.open(create=True)
-        self._pipeline = Pipeline(self._journal, self._settled, self._halt, first_ordinal=self.last_ordinal + 1)
+        self._pipeline = Pipeline(
+            self._journal, self._settled, self._halt, first_ordinal=self.last_ordinal + 1, replays=self._replays
+        )
 
     async def produce(self, entries: Sequence[bytes], metadata: bytes = b"") -> WriteHandle:
         """Take the entries in, waiting while the producer is full; ``durable()`` of the handle waits for the store.

@@ -28,7 +28,7 @@ class BufferOutlet:
     """``async with BufferOutlet(store, name)``: what the exporter needs of a producer."""
 
     def __init__(self, store: ObjectStore | str, name: str) -> None:
-        self._producer = Producer(store, name=name)
+        self._producer = Producer(store, name=name, replays=True)
         self.buffer = ""
         self.ordinal = -1
         self.recalled = b""
