@@ -16,7 +16,7 @@ from tenure.buffer import BufferSettings, Consumer, ObjectInfo, ObjectStore, Pro
 
 SIZES = {"100 B": 100, "1 kB": 1_000, "100 kB": 100_000}
 TOTAL_BYTES = 192 << 20
-ROUNDS = 3
+ROUNDS = 5
 LATENCY_S = 0.020
 DICE = random.Random(1)
 
