@@ -11,9 +11,9 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import uvloop
@@ -37,6 +37,8 @@ __all__ = ["Worker", "run_app"]
 log = logging.getLogger("tenure.worker")
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LEAVE_S: Final = 0.5
+"""How long what outlived the drain has to end; its jobs were given back."""
 
 
 class Worker:
@@ -172,6 +174,20 @@ def run_app(
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work())
+    _run(work())
     return 0
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """What asyncio.run does, but for its end: a handler that will not be cancelled must not keep a stopped worker."""
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_LEAVE_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

@@ -52,12 +52,13 @@ def knobs(queue: str) -> TaskKnobs:
 @app.task("loop", **knobs("loop"))
 async def on_loop(order: Order, ctx: Context) -> None:
     note("begin", order, ctx)
-    try:
-        while not is_open(order):
+    while not is_open(order):
+        try:
             await asyncio.sleep(0.005)
-    except asyncio.CancelledError:
-        note("cancelled", order, ctx, lost=ctx.lost)
-        raise
+        except asyncio.CancelledError:
+            note("cancelled", order, ctx, lost=ctx.lost)
+            if not order.stubborn:
+                raise
     if order.fail:
         raise ValueError(order.fail)
     note("end", order, ctx)

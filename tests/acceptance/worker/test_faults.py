@@ -78,6 +78,14 @@ def test_fault_37_what_does_not_finish_in_time_is_cancelled_and_claimable_at_onc
     assert [job["deliveries"] for job in claim["claimed"]] == [2] * 5
 
 
+def test_fault_37_a_handler_that_will_not_be_cancelled_does_not_keep_the_process(work: Work) -> None:
+    worker = work.worker(settings={"drain_ms": 100, "cancel_ms": 100})
+    work.server.put("loop", {"gate": work.gate(), "stubborn": True})
+    work.journal.wait_for("begin")
+    assert worker.stop() == 0
+    assert work.server.counts("loop") == (1, 0)
+
+
 def test_fault_37_a_second_signal_ends_it_at_once(work: Work) -> None:
     worker = work.worker()
     work.server.put("loop", {"gate": work.gate()})
