@@ -22,7 +22,7 @@ import msgspec
 
 from tenure import Client
 from tenure.client.settings import ClientSettings
-from tests.acceptance.http.serving import PATIENCE_S
+from tests.acceptance.http.serving import PATIENCE_S, until
 from tests.acceptance.worker.working import ROOT, FixedServing
 
 __all__ = ["LEASE_MS", "QUEUES", "Fleet", "Flow", "Noted"]
@@ -51,11 +51,12 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """One `tenure worker`. ``fate`` says what was done to it."""
+    """One `tenure worker`. ``fate`` says what is being done to it, and ``past`` all that was."""
 
     def __init__(self, node: str, url: str, home: Path) -> None:
         self.node = node
         self.fate = "left alone"
+        self.past: list[str] = []
         self.is_gone = False
         self.journal = home / f"{node}.journal"
         self.log = home / f"{node}.log"
@@ -73,7 +74,7 @@ class Worker:
 
     @property
     def works(self) -> bool:
-        """Whether it may be chosen for a fault: it was not chosen before, and it has begun to work."""
+        """Whether it may be chosen for a fault: nothing else is being done to it, and it has begun to work."""
         return self.fate == "left alone" and self.process.poll() is None and self._read_bytes > 0
 
     @property
@@ -84,6 +85,11 @@ class Worker:
     def signal(self, number: signal.Signals, fate: str) -> None:
         self.fate = fate
         self.process.send_signal(number)
+
+    @property
+    def story(self) -> str:
+        """Everything that was done to it."""
+        return ", then ".join([*self.past, self.fate])
 
     def read(self) -> list[Noted]:
         """What its handlers wrote since the last look."""
@@ -153,6 +159,7 @@ class Fleet:
         """SIGKILL, and start it again on the same data at the same port."""
         self.server.kill()
         self.server.start()
+        until(lambda: self.server.call("GET", "/v0/ready").status_code == 200, "it has read its log")
         self.done["broker killed"] += 1
 
     def _chosen(self) -> Worker:
@@ -172,7 +179,8 @@ class Fleet:
             self.noted += lines
             self.ended.update(line.id for line in lines if line.event == "end")
             if worker.fate == "stopped" and not self.holds(worker):
-                worker.signal(signal.SIGCONT, "stopped, and went on")
+                worker.signal(signal.SIGCONT, "left alone")
+                worker.past.append("stopped")
             self._bury(worker)
 
     def _bury(self, worker: Worker) -> None:
@@ -201,7 +209,7 @@ class Fleet:
         self.until(lambda: len(self.ended) >= count, f"{count} jobs end")
 
     def _state(self) -> str:
-        fates = ", ".join(f"{worker.node} {worker.fate} ({worker.process.poll()})" for worker in self.workers)
+        fates = ", ".join(f"{worker.node} {worker.story} ({worker.process.poll()})" for worker in self.workers)
         counters = {queue: self.server.queue(queue) for queue in QUEUES}
         return f"{fates}; {counters}; the last says:\n{self.workers[-1].log.read_text()[-2_000:]}"
 

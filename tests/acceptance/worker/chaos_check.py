@@ -15,11 +15,13 @@ from tests.acceptance.worker.chaos_log import Held, Logged
 __all__ = ["Verdict", "judge"]
 
 _LOST = frozenset({"expired", "disconnect", "nack"})
+_PROVOKED = ("stopped", "killed", "out of memory")
 
 
 class Verdict(msgspec.Struct):
     """``problems`` must be empty. ``again`` counts handlings after the first of a job, by how the lease before ended
-    and what had been done to the broker or to its worker; ``finished_again`` those that brought a job to its end again.
+    and what had been done to the broker or to its worker; ``finished_again`` those that brought a job to its end again,
+    ``unprovoked`` those before which nothing had been done to anybody: a busy machine, or heartbeats that fail.
     """
 
     report: HistoryReport
@@ -28,13 +30,15 @@ class Verdict(msgspec.Struct):
     handled: int = 0
     again: Counter[str] = msgspec.field(default_factory=Counter)
     finished_again: int = 0
+    unprovoked: int = 0
     cancelled: int = 0
 
     def __str__(self) -> str:
-        causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.again.items())) or "none"
+        causes = "; ".join(f"{count} {cause}" for cause, count in sorted(self.again.items())) or "none"
         return (
             f"{self.report}; {self.handled} handlings, {self.cancelled} of them cancelled; "
-            f"{self.again.total()} handled again after a lost lease [{causes}], {self.finished_again} finished twice"
+            f"{self.again.total()} handled again after a lost lease [{causes}], {self.finished_again} finished twice, "
+            f"{self.unprovoked} lost without a cause"
         )
 
 
@@ -112,6 +116,7 @@ def _count_again(verdict: Verdict, covered: list[tuple[Noted, Held]], logged: Lo
             if lease.how in _LOST:
                 why = f"worker {fates[before.node]}" if logged.was_there(lease) else "broker killed"
                 verdict.again[f"{lease.how}, {why}"] += 1
+                verdict.unprovoked += not any(word in why for word in _PROVOKED)
             else:
                 verdict.problems.append(f"{after} follows {before}, whose lease ended by {lease.how}")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.worker.chaos import Fleet, Flow
+from tests.acceptance.worker.chaos import LEASE_MS, Fleet, Flow
 from tests.acceptance.worker.chaos_check import Verdict, judge
 from tests.acceptance.worker.chaos_log import read_log
 
@@ -41,7 +41,7 @@ def make_orders(random: Random, count: int, *, hungry: list[int]) -> Orders:
         draw = random.random()
         takes_ms = random.randrange(5) if draw < 0.8 else random.randrange(20, 100)
         if draw > 0.99:
-            takes_ms = random.randrange(1_000, 3_000)
+            takes_ms = random.randrange(LEASE_MS + 100, LEASE_MS + 1_000)
         where = "thread" if random.random() < 0.2 else "loop"
         order = {"id": f"{where}-{number}", "takes_ms": takes_ms}
         orders.append((where, order | {"asks": where == "loop" and random.random() < 0.25}))
@@ -76,7 +76,7 @@ def run(fleet: Fleet, *, count: int, faults: list[str]) -> tuple[Verdict, Flow]:
     finally:
         flow.abandon()
     fleet.end()
-    fates = {worker.node: worker.fate for worker in fleet.workers}
+    fates = {worker.node: worker.story for worker in fleet.workers}
     logged = read_log(fleet.server.home)
     return judge(fleet.noted, logged, sent=flow.sent, acknowledged=flow.acknowledged, fates=fates), flow
 
@@ -94,11 +94,14 @@ def hold(fleet: Fleet, *, count: int, faults: list[str], record: Callable[[str, 
     record("handled again", verdict.again.total())
     record("handled again by cause", dict(verdict.again))
     record("finished twice", verdict.finished_again)
+    record("lost without a cause", verdict.unprovoked)
     record("faults", dict(fleet.done))
     assert len(flow.acknowledged) == count
     assert not verdict.never_handled, f"{len(verdict.never_handled)}: {verdict.never_handled[:10]}"
     assert not verdict.problems, f"{len(verdict.problems)}: {verdict.problems[:10]}"
     assert verdict.report.ok, str(verdict.report)
+    # A hundredth of the jobs take longer than their lease; a busy machine may cost a lease now and then.
+    assert verdict.unprovoked < count // 200, "heartbeats keep what runs for long"
     assert {wanted[fault]: faults.count(fault) for fault in faults} == dict(fleet.done), "every fault happened"
 
 
@@ -115,7 +118,7 @@ def test_faults_24_37_38_ten_thousand_jobs_outlive_their_workers_and_their_broke
 @pytest.mark.full
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("seed", range(3))
-def test_faults_24_37_38_a_hundred_thousand_jobs_outlive_ten_times_as_much(
+def test_faults_24_37_38_a_hundred_thousand_jobs_outlive_four_times_as_much(
     fleet: Fleet, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     print(f"seed {seed}")

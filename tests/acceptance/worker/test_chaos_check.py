@@ -46,6 +46,14 @@ def test_again_after_an_expiry_is_counted_and_fine() -> None:
     assert not found.problems
     assert found.again == {"expired, worker killed": 1}
     assert found.finished_again == 1
+    assert not found.unprovoked
+
+
+def test_a_lease_that_ran_out_though_nothing_was_done_to_its_worker_is_counted() -> None:
+    first, second = Claimed(10, 1, 1, "b", 110, [1, 1]), Claimed(200, 1, 2, "a", 300, [1, 1])
+    found = verdict(handled(1, "b", 1) + handled(2, "a", 2), first, second, Acked(210, 1, [1, 1], 1, "a"))
+    assert not found.problems
+    assert found.unprovoked == 1
 
 
 def test_again_though_the_lease_was_alive_is_found() -> None:
