@@ -118,7 +118,7 @@ def encode_batch(
         _SCHEMA,
         compression="zstd",
         compression_level=level,
-        use_dictionary=["range"],
+        use_dictionary=False,
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
