@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, overload
 
+import msgspec
+
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
@@ -144,9 +146,13 @@ class App:
         """The app's client for code without a loop."""
         return self._without_loop().client
 
-    def new_client(self) -> AsyncClient:
-        """A further client with the same address and key, to be closed by the caller."""
-        return AsyncClient(self.url, key=self._key, node=self._node, settings=self._settings, tls=self._tls)
+    def new_client(self, *, more_streams: int = 0) -> AsyncClient:
+        """A further client with the same address and key, to be closed by the caller; for so many more streams at once
+        than the settings say.
+        """
+        settings = self._settings or ClientSettings()
+        settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
+        return AsyncClient(self.url, key=self._key, node=self._node, settings=settings, tls=self._tls)
 
     async def declare(self, *queues: str) -> None:
         """Create what is missing of the queues of these tasks, or of all; `declare.declare` says what else changes."""

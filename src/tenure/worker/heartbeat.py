@@ -102,10 +102,20 @@ class Heartbeat:
     async def _watch_deadlines(self) -> None:
         """Give up what nobody confirmed in time, also while an extend is on its way."""
         while True:
-            await self._sleep_until(await self._first_deadline())
+            late_ms = await self._sleep_until(await self._first_deadline())
             expired = self.expire()
             if expired:
+                self._warn_of_a_standstill(late_ms, len(expired))
                 self.give_word(expired[0])
+
+    def _warn_of_a_standstill(self, late_ms: int, lost_count: int) -> None:
+        """Say why, where it was not the broker: nothing beats while the event loop does not run."""
+        if late_ms > self._lease_ms // 3:
+            log.warning(
+                "the event loop stood still for %d ms, and %d leases on %s ran out: a handler blocks it (make that one "
+                'a plain function, which runs in a thread, or run="process"), or this process was stopped',
+                *(late_ms, lost_count, self._queue),
+            )
 
     async def _first_deadline(self) -> int:
         while not self._held:
@@ -113,9 +123,14 @@ class Heartbeat:
             await self._arrival.wait()
         return min(job.deadline_ms for job in self._held.values())
 
-    async def _sleep_until(self, due_ms: int) -> None:
-        """At most a third of a lease, because something with an earlier deadline may come meanwhile."""
-        await self._timing.sleep_ms(max(1, min(due_ms - self._timing.now_ms(), self._lease_ms // 3)))
+    async def _sleep_until(self, due_ms: int) -> int:
+        """At most a third of a lease, because something with an earlier deadline may come meanwhile. Returns by how
+        much it woke too late.
+        """
+        began_ms = self._timing.now_ms()
+        sleep_ms = max(1, min(due_ms - began_ms, self._lease_ms // 3))
+        await self._timing.sleep_ms(sleep_ms)
+        return self._timing.now_ms() - began_ms - sleep_ms
 
     def expire(self) -> list[HeldJob]:
         """Give up everything whose deadline has passed."""

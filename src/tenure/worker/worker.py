@@ -84,8 +84,9 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`. Raises Denied, Conflict or Invalid where the queues cannot be worked at."""
         async with AsyncExitStack() as stack:
-            # Handlers put through the app's own client, so that they cannot keep heartbeats and acks waiting.
-            client = await stack.enter_async_context(self.app.new_client())
+            # Handlers put through the app's own client, so that they cannot keep heartbeats and acks waiting. Nor can
+            # the tasks themselves: each has a connection that waits for jobs.
+            client = await stack.enter_async_context(self.app.new_client(more_streams=len(self._tasks)))
             stack.push_async_callback(self.app.close)
             if self._metrics_port is not None:
                 stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)

@@ -32,6 +32,7 @@ class Order(msgspec.Struct, omit_defaults=True):
     fail: str = ""
     memory_mib: int = 0
     stubborn: bool = False
+    blocks_ms: int = 0
 
 
 def note(event: str, order: Order, ctx: Context, **more: Any) -> None:
@@ -52,6 +53,8 @@ def knobs(queue: str) -> TaskKnobs:
 @app.task("loop", **knobs("loop"))
 async def on_loop(order: Order, ctx: Context) -> None:
     note("begin", order, ctx)
+    if ctx.deliveries == 1:
+        time.sleep(order.blocks_ms / 1000)
     while not is_open(order):
         try:
             await asyncio.sleep(0.005)

@@ -46,6 +46,14 @@ def test_fault_25_a_lease_that_ends_under_a_handler_cancels_it_and_no_verdict_is
     assert work.server.queue("loop")["delayed"] == 1, "nothing was said about it afterwards"
 
 
+def test_a_handler_that_blocks_the_loop_longer_than_its_lease_loses_it_and_the_log_says_why(work: Work) -> None:
+    worker = work.worker(knobs={"loop": {"lease": LEASE_MS}})
+    work.server.put("loop", {"n": 1, "blocks_ms": 3 * LEASE_MS})
+    worker.wait_for_log("the event loop stood still for")
+    until(lambda: work.server.is_done("loop"), "it is done again")
+    assert [line.deliveries for line in work.journal.lines("begin", n=1)] == [1, 2]
+
+
 @pytest.mark.parametrize("push", [True, False])
 def test_fault_37_a_worker_that_is_told_to_stop_gives_back_at_once_what_it_did_not_begin(
     work: Work, push: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -127,3 +128,25 @@ def test_a_worker_does_not_work_at_a_log(work: Work) -> None:
     work.server.ok("PUT", "/v0/topics/records", {"type": "log"})
     with pytest.raises(Conflict, match="is a log"):
         run_app(app)
+
+
+async def test_a_worker_of_two_hundred_tasks_has_room_for_their_jobs_and_verdicts(work: Work) -> None:
+    """Each task has a connection that waits for jobs, and none of them may keep the others waiting."""
+    app = App(work.server.address)
+    handled: list[str] = []
+
+    async def note(text: str) -> None:
+        handled.append(text)
+
+    tasks = [app.task(f"task-{number}")(note) for number in range(200)]
+    worker = Worker(app)
+    working = asyncio.create_task(worker.run())
+    await app.declare(tasks[0].queue, tasks[-1].queue)
+    await tasks[0].put("first")
+    await tasks[-1].put("last")
+    async with asyncio.timeout(PATIENCE_S):
+        while sorted(handled) != ["first", "last"]:
+            await asyncio.sleep(0.01)
+    worker.stop()
+    await working
+    assert not any(work.server.counts(task.queue)[1] for task in (tasks[0], tasks[-1]))
