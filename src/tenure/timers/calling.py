@@ -1,0 +1,111 @@
+"""One call of a script: sent, repeated where that is safe, and its failure said in the few errors.
+
+    not sent, or refused by Redis       nothing changed: repeat with jitter, then the refusal (mostly Overloaded)
+    no answer                           unknown: repeat where a second copy is safe, else Indeterminate
+
+Once an attempt's outcome is unknown only a success resolves it; whatever ends the repeats then is Indeterminate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+from redis.exceptions import NoScriptError, RedisError
+
+from tenure.errors import Indeterminate, Overloaded, TenureError
+from tenure.timers.refusals import refusal_of
+from tenure.timers.scripts import SCRIPTS, Keys
+from tenure.timers.settings import TimersSettings
+from tenure.timers.wire import Command, NoAnswer, NotSent, Wire
+
+__all__ = ["Answer", "Caller", "Repeat", "Scripts"]
+
+
+class Repeat(Enum):
+    """What a second copy of a call does."""
+
+    READ = "it changes nothing"
+    SAFE = "it has the effect of one"
+    NEVER = "it could reach what came in between"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a script returned. ``repeated``: an earlier copy of the call may have arrived too."""
+
+    reply: Any
+    repeated: bool
+
+
+class Scripts(Protocol):
+    """Whoever can run the scripts: Redis, or the fake that stands for it."""
+
+    async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
+        """Run a script on a topic. Raises the few errors."""
+        ...
+
+    async def wait(self, topic: str, *, timeout_ms: int | None) -> bool:
+        """Return True as soon as something may be claimed, False when the time is over. Raises the few errors."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection and task."""
+        ...
+
+
+class Caller:
+    """Runs scripts over a wire."""
+
+    def __init__(self, wire: Wire, keys_of: Callable[[str], Keys], settings: TimersSettings) -> None:
+        self._wire = wire
+        self._keys_of = keys_of
+        self._settings = settings
+
+    async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
+        """Run a script until it is answered for good. Raises the few errors."""
+        settings, started_s, unknown = self._settings, time.monotonic(), False
+        for attempt_count in range(1, settings.attempts_max + 1):
+            error: TenureError
+            lost, again = False, True
+            try:
+                return Answer(await self._run(name, topic, args, repeated=unknown), unknown)
+            except NotSent as failure:
+                error = Overloaded(f"Redis cannot be reached: {failure}; nothing was changed", code="unreachable")
+            except NoAnswer as failure:
+                error = Overloaded(f"no answer came from Redis: {failure}", code="unreachable")
+                lost, again = repeat is not Repeat.READ, repeat is not Repeat.NEVER
+            except RedisError as failure:
+                refusal = refusal_of(failure)
+                error, again = refusal.error, refusal.again
+            unknown = unknown or lost
+            wait_s = self._backoff_s(attempt_count)
+            spent = time.monotonic() - started_s + wait_s > settings.retry_for_ms / 1000
+            if not again or spent or attempt_count == settings.attempts_max:
+                raise _unknown(name, error) if unknown else error
+            await asyncio.sleep(wait_s)
+        raise AssertionError("the last attempt ends the call")
+
+    async def _run(self, name: str, topic: str, args: Command, *, repeated: bool) -> Any:
+        """Run a script once: by its hash, and in full where the server does not know it."""
+        script, keys = SCRIPTS[name], self._keys_of(topic)
+        rest = (len(keys.names), *keys.names, keys.channel, b"1" if repeated else b"0", *args)
+        try:
+            return await self._wire.send(keys.names[0], (b"EVALSHA", script.sha, *rest))
+        except NoScriptError:
+            return await self._wire.send(keys.names[0], (b"EVAL", script.text, *rest))
+
+    def _backoff_s(self, count: int) -> float:
+        """How long to wait before the n-th repeat: full jitter, so that many workers do not come back together."""
+        settings = self._settings
+        bound_ms = min(settings.backoff_min_ms * 2.0 ** min(count - 1, 32), settings.backoff_max_ms)
+        return random.random() * bound_ms / 1000
+
+
+def _unknown(name: str, error: TenureError) -> Indeterminate:
+    message = f"the outcome of {name} is unknown, it may or may not have been carried out: {error.message}"
+    return Indeterminate(message, cause=error.code)

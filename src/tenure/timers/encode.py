@@ -1,0 +1,130 @@
+"""What a caller gives, checked and turned into what the scripts take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+from tenure.timers.model import At, Delay, NewTimer
+from tenure.timers.settings import TimersSettings
+
+__all__ = ["Entry", "chunks", "cut_reason", "entry_of", "in_range", "spread"]
+
+T = TypeVar("T")
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One timer as ``schedule`` sends it."""
+
+    timer_id: str
+    op: bytes
+    kind: str
+    ms: int
+    payload: bytes
+
+    def args(self) -> tuple[bytes | str | int, ...]:
+        return (self.timer_id, self.op, self.kind, self.ms, self.payload)
+
+
+def entry_of(new: NewTimer, settings: TimersSettings, *, op: bytes) -> Entry:
+    """Check one timer. Raises Invalid."""
+    kind, ms = _when(new.delay, new.at, settings)
+    return Entry(timer_id_of(new.timer_id, settings), op, kind, ms, payload_of(new.payload, settings))
+
+
+def timer_id_of(timer_id: str | None, settings: TimersSettings) -> str:
+    """An id as it is kept; one of our own where none was given. Raises Invalid."""
+    if timer_id is None:
+        return os.urandom(12).hex()
+    size = -1
+    if isinstance(timer_id, str):
+        try:
+            size = len(timer_id.encode())
+        except UnicodeEncodeError:
+            size = -1
+    if not 0 < size <= settings.id_bytes_max:
+        raise Invalid(
+            f"timer_id must be a string of 1 to {settings.id_bytes_max} bytes of UTF-8; got {shown(timer_id)}"
+        )
+    return timer_id
+
+
+def payload_of(payload: Any, settings: TimersSettings) -> bytes:
+    """Bytes as they are, anything else as JSON; pydantic models by their own. Raises Invalid."""
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        data = bytes(payload)
+    elif hasattr(payload, "model_dump_json"):
+        data = str(payload.model_dump_json()).encode()
+    else:
+        try:
+            data = _encoder.encode(payload)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise Invalid(f"payload must be bytes or a value that JSON can hold: {error}") from error
+    if len(data) > settings.payload_bytes_max:
+        raise Invalid(f"a payload may have {settings.payload_bytes_max} bytes; got {len(data)}", code="too_large")
+    return data
+
+
+def _when(delay: Delay | None, at: At | None, settings: TimersSettings) -> tuple[str, int]:
+    if (delay is None) == (at is None):
+        raise Invalid("give either delay or at")
+    if delay is not None:
+        ms = -(-delay // timedelta(milliseconds=1)) if isinstance(delay, timedelta) else delay
+        return "in", in_range("delay", ms, 0, settings.delay_ms_max)
+    return "at", _moment_ms(at)
+
+
+def _moment_ms(at: At | None) -> int:
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise Invalid("at must have a time zone: datetime.now(timezone.utc), for instance")
+        at = -(-(at - _EPOCH) // timedelta(milliseconds=1))
+    return in_range("at", at, 0, _MOMENT_MAX_MS)
+
+
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_MOMENT_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999; every score below 2**53 is exact."""
+
+
+def in_range(name: str, value: object, least: int, most: int) -> int:
+    """A whole number within its bounds. Raises Invalid."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise Invalid(f"{name} must be a whole number from {least} to {most}; got {shown(value)}", field=name)
+
+
+def cut_reason(reason: str, settings: TimersSettings) -> bytes:
+    """Why a timer was given back, as much of it as is kept."""
+    data = reason.encode(errors="replace")[: settings.reason_bytes_max]
+    return data.decode(errors="ignore").encode()
+
+
+def spread(value: T | Sequence[T], kind: type[T], count: int, what: str) -> Sequence[T]:
+    """One value for all, or one for each. Raises Invalid where their number or a type differs."""
+    if isinstance(value, kind):
+        return [value] * count
+    if isinstance(value, (list, tuple)) and len(value) == count and all(isinstance(one, kind) for one in value):
+        return value
+    raise Invalid(f"{what} must be one {kind.__name__}, or one for each of the {count} timers; got {shown(value)}")
+
+
+def chunks(items: Sequence[T], sizes: Sequence[int], settings: TimersSettings) -> Iterator[Sequence[T]]:
+    """Split what is too much for one script, by count and by bytes."""
+    start = total = 0
+    for index, size in enumerate(sizes):
+        full = index - start == settings.batch_max or total + size > settings.batch_bytes_max
+        if full and index > start:
+            yield items[start:index]
+            start, total = index, 0
+        total += size
+    if start < len(items):
+        yield items[start:]

@@ -1,0 +1,11 @@
+-- ARGV: …, then per timer: id, token, version. Returns per timer 0 done | 1 lost | 2 superseded.
+local timers, places = held(3, 3)
+local ids = ids_of(timers)
+write('ZREM', LEASED, ids)
+write('HDEL', META, ids)
+write('HDEL', PAYLOAD, ids)
+if #timers > 0 then
+  remember(timers)
+  count('committed', #timers)
+end
+return places

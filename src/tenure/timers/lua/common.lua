@@ -1,0 +1,137 @@
+-- In front of every script. KEYS are those of one topic, always all of them; ARGV[1] is its wake-up channel, ARGV[2] is
+-- '1' where an earlier copy of this call may have arrived. Times are the server's, in ms unless the name says us.
+local DUE, LEASED, META, PAYLOAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local DEAD, LETTER, OPS, TOPIC = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local CHANNEL, REPEATED = ARGV[1], ARGV[2] == '1'
+local OPS_KEPT_US = 60000000
+
+local clock = redis.call('TIME')
+local now_us = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local now = math.floor(now_us / 1000)
+
+local function pack(t)
+  return cmsgpack.pack(t.version, t.deliveries, t.failures, t.due, t.size, t.op, t.token, t.node, t.reason)
+end
+
+local function unpacked(id, packed)
+  if not packed then
+    return nil
+  end
+  local t = {id = id}
+  t.version, t.deliveries, t.failures, t.due, t.size, t.op, t.token, t.node, t.reason = cmsgpack.unpack(packed)
+  return t
+end
+
+-- HMGET of at least one field.
+local function many(key, fields)
+  if #fields == 0 then
+    return {}
+  end
+  return redis.call('HMGET', key, unpack(fields))
+end
+
+-- Run a command with any number of arguments after its key; none, no command.
+local function write(command, key, args)
+  if #args > 0 then
+    redis.call(command, key, unpack(args))
+  end
+end
+
+local function count(counter, by)
+  if by > 0 then
+    redis.call('HINCRBY', TOPIC, counter, by)
+  end
+end
+
+-- The next version, greater than every one before it, also after a flush.
+local function next_version(last)
+  return math.max((last or tonumber(redis.call('HGET', TOPIC, 'version')) or 0) + 1, now_us)
+end
+
+-- The least score of the topic, due or lease, or nil.
+local function head()
+  local least = nil
+  for _, key in ipairs({DUE, LEASED}) do
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[2] and (not least or tonumber(first[2]) < least) then
+      least = tonumber(first[2])
+    end
+  end
+  return least
+end
+
+-- How long until the next score, 0 where it has passed, -1 where there is none.
+local function head_delay()
+  local least = head()
+  return least and math.max(least - now, 0) or -1
+end
+
+-- Tell sleepers that something is due sooner than all that was there. Refused by an ACL, they look by themselves.
+local function wake(before, due)
+  if due and (not before or due < before) then
+    redis.pcall('PUBLISH', CHANNEL, math.max(due - now, 0))
+  end
+end
+
+-- Remember the schedules of timers that end, while a copy of their call may still be on its way.
+local function remember(timers)
+  local young = {}
+  for _, t in ipairs(timers) do
+    if t.version > now_us - OPS_KEPT_US then
+      young[#young + 1] = t.version
+      young[#young + 1] = t.op
+    end
+  end
+  write('ZADD', OPS, young)
+  local limit = #timers + 10
+  write('ZREM', OPS, redis.call('ZRANGEBYSCORE', OPS, '-inf', now_us - OPS_KEPT_US, 'LIMIT', 0, limit))
+end
+
+-- Move timers that stand in no sorted set any more to the dead letters.
+local function bury(timers, payloads)
+  local scores, letters, ids = {}, {}, {}
+  for i, t in ipairs(timers) do
+    local letter = cmsgpack.pack(t.id, t.deliveries, t.failures, t.due, t.size, t.node, t.reason, payloads[i] or '')
+    scores[#scores + 1], scores[#scores + 2] = now, t.version
+    letters[#letters + 1], letters[#letters + 2] = t.version, letter
+    ids[i] = t.id
+  end
+  write('HDEL', META, ids)
+  write('HDEL', PAYLOAD, ids)
+  write('ZADD', DEAD, scores)
+  write('HSET', LETTER, letters)
+  remember(timers)
+  count('dead', #timers)
+end
+
+-- Sort what a worker says it holds, `width` arguments each from ARGV[first] on: id, token, version, and what follows.
+-- Returns the timers it does hold, each with `at`, the index of its first argument, and per place 0, 1 (lost) or
+-- 2 (superseded).
+local function held(first, width)
+  local ids, places, seen = {}, {}, {}
+  for i = first, #ARGV, width do
+    ids[#ids + 1] = ARGV[i]
+  end
+  local metas, timers = many(META, ids), {}
+  for i, id in ipairs(ids) do
+    local at = first + (i - 1) * width
+    local t = unpacked(id, metas[i])
+    if t and t.version ~= tonumber(ARGV[at + 2]) then
+      places[i] = 2
+    elseif not t or t.token ~= ARGV[at + 1] or seen[id] then
+      places[i] = 1
+    else
+      places[i], t.at, seen[id] = 0, at, true
+      timers[#timers + 1] = t
+    end
+  end
+  return timers, places
+end
+
+local function ids_of(timers)
+  local ids = {}
+  for i, t in ipairs(timers) do
+    ids[i] = t.id
+  end
+  return ids
+end

@@ -1,0 +1,31 @@
+-- ARGV: …, 'waiting' | 'in_flight' | 'dead', offset, limit, bytes_max.
+-- Returns per timer id, payload, version, deliveries, failures, due, score, node, reason; the least score first.
+local state, offset, limit, bytes_max = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local key = ({waiting = DUE, in_flight = LEASED, dead = DEAD})[state]
+local found, names, reply, bytes = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES'), {}, {}, 0
+for i = 1, #found, 2 do
+  names[#names + 1] = found[i]
+end
+
+local function letter(packed, version)
+  local t = {version = tonumber(version)}
+  t.id, t.deliveries, t.failures, t.due, t.size, t.node, t.reason, t.payload = cmsgpack.unpack(packed)
+  return t
+end
+
+local rows = many(state == 'dead' and LETTER or META, names)
+for i, name in ipairs(names) do
+  if rows[i] then
+    local t = state == 'dead' and letter(rows[i], name) or unpacked(name, rows[i])
+    bytes = bytes + t.size
+    if i > 1 and bytes > bytes_max then
+      break
+    end
+    local payload = t.payload or redis.call('HGET', PAYLOAD, name) or ''
+    local score = tonumber(found[2 * i])
+    for _, value in ipairs({t.id, payload, t.version, t.deliveries, t.failures, t.due, score, t.node, t.reason}) do
+      reply[#reply + 1] = value
+    end
+  end
+end
+return reply

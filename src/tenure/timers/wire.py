@@ -1,0 +1,95 @@
+"""One command to Redis and its answer, on redis-py's connections, sent once.
+
+redis-py's own ``execute_command`` repeats after a broken connection, and says of no failure whether the command had
+left. Here the two are told apart: NotSent, and NoAnswer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import AuthenticationError, BusyLoadingError, ReadOnlyError, RedisError, ResponseError
+
+from tenure.timers.settings import TimersSettings
+
+__all__ = ["Command", "NoAnswer", "NotSent", "SingleWire", "Wire", "exchange"]
+
+Command = Sequence[bytes | str | int]
+
+
+class NotSent(Exception):
+    """The command did not leave: nothing changed."""
+
+
+class NoAnswer(Exception):
+    """The command may have been carried out, or not."""
+
+
+class Wire(Protocol):
+    """How commands reach the server that holds a key."""
+
+    async def send(self, key: bytes, command: Command) -> Any:
+        """The answer to a command, sent once. Raises NotSent, NoAnswer, or redis-py's error for an answer of Redis."""
+        ...
+
+    async def pubsub(self) -> PubSub:
+        """A new subscription connection, to any server. Raises NotSent where none is known."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections that were opened here."""
+        ...
+
+
+class SingleWire:
+    """One server, a primary behind Sentinel, or a proxy: whatever the pool of the client connects to."""
+
+    def __init__(self, redis: Redis, settings: TimersSettings) -> None:
+        self._redis = redis
+        self._settings = settings
+
+    async def send(self, key: bytes, command: Command) -> Any:
+        return await exchange(self._redis.connection_pool, [command], self._settings)
+
+    async def pubsub(self) -> PubSub:
+        return self._redis.pubsub()
+
+    async def close(self) -> None:
+        """The pool is the user's."""
+
+
+async def exchange(pool: ConnectionPool, commands: Sequence[Command], settings: TimersSettings) -> Any:
+    """Send commands on one connection and return the answer to the last. Raises as ``Wire.send`` does."""
+    try:
+        # redis-py connects with back-off of its own, which may take minutes.
+        async with asyncio.timeout(settings.connect_ms / 1000):
+            connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+    except AuthenticationError:
+        raise
+    except (RedisError, OSError) as error:
+        raise NotSent(str(error) or "no connection within connect_ms") from error
+    try:
+        async with asyncio.timeout(settings.answer_ms / 1000):
+            answer: Any = None
+            for command in commands:
+                await connection.send_command(*command, check_health=False)
+                answer = await connection.read_response(disable_decoding=True)
+            return answer
+    except (ReadOnlyError, BusyLoadingError):
+        # Another connection may lead to the server that took over.
+        await connection.disconnect(nowait=True)
+        raise
+    except ResponseError:
+        raise
+    except (RedisError, OSError) as error:
+        await connection.disconnect(nowait=True)
+        raise NoAnswer(str(error) or "no answer within answer_ms") from error
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await pool.release(connection)
