@@ -17,6 +17,7 @@ from tenure.worker.executors import LoopPlaces
 from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
 from tenure.worker.pace import Slots
+from tenure.worker.queue_side import QueueSide
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.task import Task
@@ -95,12 +96,11 @@ class Flow:
             stats = self.stats[task.queue] = QueueStats()
             runner = Runner(
                 task,
-                client=self.client,
+                side=QueueSide(self.client, task.options, link=link),
                 timing=self.timing,
                 settings=self.settings,
                 stats=stats,
                 slots=self.slots,
-                link=link,
                 places=LoopPlaces(),
             )
             self.runners.append(runner)

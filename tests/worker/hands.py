@@ -13,9 +13,12 @@ from tenure.testing import ManualClock
 from tenure.testing.timing import ManualTiming
 from tenure.worker.app import App
 from tenure.worker.context import Context
+from tenure.worker.handler import Handler
 from tenure.worker.handling import Handling
 from tenure.worker.job import HeldJob
+from tenure.worker.link import Link
 from tenure.worker.middleware import Middleware
+from tenure.worker.queue_side import QueueSide
 from tenure.worker.task import Task
 from tenure.worker.verdict import Verdict
 
@@ -23,7 +26,7 @@ from tenure.worker.verdict import Verdict
 class OnLoop:
     """Runs handlers where they are."""
 
-    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         running: Coroutine[Any, Any, object] = task.invoke(payload, ctx)
         return running
 
@@ -65,7 +68,7 @@ class Bench:
         self.taken = True
         self.handling = Handling(
             task,
-            client=self.broker,  # type: ignore[arg-type]
+            side=QueueSide(self.broker, task.options, link=Link("nowhere")),  # type: ignore[arg-type]
             timing=self.timing,
             executor=OnLoop(),
             settle=self._settle,

@@ -14,7 +14,10 @@ from tenure.client.settings import ClientSettings
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire, LossyWire
 from tenure.worker.job import HeldJob
+from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
+from tenure.worker.options import TaskOptions
+from tenure.worker.queue_side import QueueSide
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.settler import RELEASED, Settler
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
@@ -34,7 +37,7 @@ class Bench:
         self.stats = QueueStats()
         self.settled: list[int] = []
         self.settler = Settler(
-            self.client,
+            QueueSide(self.client, TaskOptions(queue="q"), link=Link("memory")),
             "q",
             timing=ManualTiming(clock),
             settings=WorkerSettings(),

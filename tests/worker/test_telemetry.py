@@ -20,9 +20,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tenure import TenureError
 from tenure.worker.app import App
 from tenure.worker.context import Context
+from tenure.worker.handler import Handler
 from tenure.worker.handling import Handling
 from tenure.worker.job import HeldJob
-from tenure.worker.task import Task
+from tenure.worker.link import Link
+from tenure.worker.queue_side import QueueSide
 from tenure.worker.telemetry import Telemetry
 from tenure.worker.timing import SystemTiming
 from tenure.worker.verdict import Nack, Verdict, VerdictKind
@@ -47,7 +49,7 @@ except Invalid as error:
 class Inline:
     """An executor that calls the handler where it stands."""
 
-    async def run(self, task: Task[Any], payload: Any, ctx: Context) -> object:
+    async def run(self, task: Handler[Any], payload: Any, ctx: Context) -> object:
         return await task.invoke(payload, ctx)
 
     async def close(self) -> None:
@@ -78,7 +80,7 @@ class Traced:
         claimed = await self.app.client.claim(self.queue, max_count=100)
         handling = Handling(
             self.task,
-            client=self.app.client,
+            side=QueueSide(self.app.client, self.task.options, link=Link(self.app.url)),
             timing=SystemTiming(),
             executor=Inline(),
             settle=self._settle,

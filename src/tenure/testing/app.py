@@ -14,9 +14,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from tenure.client.client import AsyncClient, Client
-from tenure.client.replies import Job
 from tenure.core.config import LEASE_MS_MAX
-from tenure.errors import Invalid, NotFound
+from tenure.errors import Invalid, LeaseLost, NotFound
 from tenure.testing.clock import ManualClock
 from tenure.testing.memory import memory_broker
 from tenure.testing.timing import ManualTiming
@@ -24,10 +23,16 @@ from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.executors import LoopPlaces, ThreadPlaces
+from tenure.worker.handler import Handler
 from tenure.worker.handling import Executor, Handling
 from tenure.worker.job import HeldJob
+from tenure.worker.link import Link
+from tenure.worker.options import HELD_MAX
 from tenure.worker.periodic import PeriodicLoop
+from tenure.worker.queue_side import QueueSide
+from tenure.worker.side import Side
 from tenure.worker.task import Task
+from tenure.worker.timing import Timing
 from tenure.worker.verdict import Verdict, VerdictKind
 
 __all__ = ["AppTester", "DeadLetter", "QueuedJob"]
@@ -72,7 +77,7 @@ class AppTester:
         self.clock = clock or ManualClock()
         self.timing = ManualTiming(self.clock)
         self._stack = AsyncExitStack()
-        self._handlings: dict[str, Handling] = {}
+        self._posts: list[_Post] = []
 
     async def __aenter__(self) -> Self:
         broker = await self._stack.enter_async_context(memory_broker(self.clock))
@@ -81,7 +86,11 @@ class AppTester:
         blocking = Client(node=_NODE, wire=ThreadWire(wire, asyncio.get_running_loop()))
         await self._stack.enter_async_context(self.app.through(self.client, blocking))
         await self.app.declare()
-        self._handlings = {queue: self._handling(task) for queue, task in self.app.tasks.items()}
+        link = Link("memory")
+        self._posts = [
+            _Post(task, QueueSide(self.client, task.options, link=link), self.timing, self.app, self._stack)
+            for task in self.app.tasks.values()
+        ]
         self._periodic = PeriodicLoop(self.app, self.client, self.timing)
         return self
 
@@ -98,7 +107,7 @@ class AppTester:
         handled = 0
         while handled <= jobs_max:
             fired = await self._periodic.fire_due(self.timing.wall_ms())
-            rounds = [await self._handle_some(handling) for handling in self._handlings.values()]
+            rounds = [await post.handle_some() for post in self._posts]
             if not fired and not any(rounds):
                 return handled
             handled += sum(rounds)
@@ -138,69 +147,54 @@ class AppTester:
             from_seq = page.next_from_seq
         return found
 
-    def _handling(self, task: Task[Any]) -> Handling:
-        executor: Executor = LoopPlaces() if task.is_async else ThreadPlaces(task.options.concurrency, name=task.queue)
-        self._stack.push_async_callback(executor.close)
-        return Handling(
-            task,
-            client=self.client,
-            timing=self.timing,
-            executor=executor,
-            settle=self._settle,
-            middlewares=self.app.middlewares,
-        )
-
-    async def _handle_some(self, handling: Handling) -> int:
-        """Claim as many as the task runs at once, and run them; returns how many."""
-        options, asked_ms = handling.task.options, self.timing.now_ms()
-        claimed = await self.client.claim(options.queue, max_count=options.concurrency, lease_ms=LEASE_MS_MAX)
-        held = [_held(options.queue, job, asked_ms) for job in claimed.jobs]
-        async with asyncio.TaskGroup() as group:
-            for job in held:
-                group.create_task(self._handle(handling, job))
-        return len(held)
-
-    async def _handle(self, handling: Handling, job: HeldJob) -> None:
-        verdict = await handling.handle(job)
-        if verdict is not None:
-            await self._settle(job, verdict)
-        elif not job.settled:  # what a worker leaves alone comes back when its lease ends, or when it stops
-            await self._settle(job, Verdict(VerdictKind.NACK, handling.task.options.lease_ms))
-
-    async def _settle(self, job: HeldJob, verdict: Verdict) -> bool:
-        job.settled = True
-        if verdict.kind is VerdictKind.ACK:
-            return bool((await self.client.ack(job.topic, [job.seq], lease_ids=[job.lease_id])).count)
-        settled = await self.client.nack(
-            job.topic,
-            [job.seq],
-            lease_ids=[job.lease_id],
-            delay_ms=verdict.delay_ms,
-            reason=verdict.reason,
-            dead=verdict.kind is VerdictKind.REJECT,
-        )
-        return bool(settled.count)
-
     async def _queued(self, queue: str, seq: int) -> QueuedJob:
         job = await self.client.job(queue, seq)
         meta = {} if job.meta is None else _decode(job.meta)
         return QueuedJob(job.seq, _decode(job.data), job.state, job.deliveries, job.tag, meta, job.deliver_at)
 
 
-def _held(queue: str, job: Job, asked_ms: int) -> HeldJob:
-    assert job.lease_id is not None, "a claim that does not ack by itself has a lease"
-    return HeldJob(
-        topic=queue,
-        seq=job.seq,
-        lease_id=job.lease_id,
-        node=_NODE,
-        data=bytes(job.data),
-        meta=None if job.meta is None else bytes(job.meta),
-        tag=job.tag,
-        ts=job.ts,
-        deliveries=job.deliveries,
-        deadline_ms=asked_ms + LEASE_MS_MAX,
-    )
+class _Post:
+    """One task, and how its jobs are had, handled and settled."""
+
+    def __init__(self, task: Handler[Any], side: Side, timing: Timing, app: App, stack: AsyncExitStack) -> None:
+        self._options = task.options
+        self._side = side
+        self._timing = timing
+        self._acker = side.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
+        executor: Executor = LoopPlaces() if task.is_async else ThreadPlaces(task.options.concurrency, name=task.queue)
+        stack.push_async_callback(self._acker.close)
+        stack.push_async_callback(executor.close)
+        self._handling = Handling(
+            task, side=side, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
+        )
+
+    async def handle_some(self) -> int:
+        """Claim as many as the task runs at once, and run them; returns how many."""
+        asked_ms = self._timing.now_ms()
+        jobs = await self._side.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
+                job.deadline_ms = asked_ms + LEASE_MS_MAX
+                group.create_task(self._handle(job))
+        return len(jobs)
+
+    async def _handle(self, job: HeldJob) -> None:
+        verdict = await self._handling.handle(job)
+        if verdict is not None:
+            await self._settle(job, verdict)
+        elif not job.settled:  # what a worker leaves alone comes back when its lease ends, or when it stops
+            await self._settle(job, Verdict(VerdictKind.NACK, self._options.lease_ms))
+
+    async def _settle(self, job: HeldJob, verdict: Verdict) -> bool:
+        job.settled = True
+        try:
+            if verdict.kind is VerdictKind.ACK:
+                return await self._acker.ack(job)
+            return await self._acker.nack(
+                job, delay_ms=verdict.delay_ms, reason=verdict.reason, dead=verdict.kind is VerdictKind.REJECT
+            )
+        except LeaseLost:
+            return False
 
 
 def _letter(record: Any) -> DeadLetter:

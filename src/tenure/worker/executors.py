@@ -12,14 +12,17 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tenure.worker.children import Children
 from tenure.worker.context import Context
+from tenure.worker.handler import Handler
 from tenure.worker.importing import name_of
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.task import Task
 from tenure.worker.timing import Timing
+
+if TYPE_CHECKING:
+    from tenure.worker.app import App
 
 __all__ = ["LoopPlaces", "Places", "ProcessPlaces", "ThreadPlaces", "places_for"]
 
@@ -36,7 +39,7 @@ class Places(Protocol):
     @property
     def stuck_count(self) -> int: ...
 
-    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
         ...
 
@@ -52,7 +55,7 @@ class LoopPlaces:
         self.on_free: Callable[[], None] = _nothing
         self.stuck_count = 0
 
-    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         called: Coroutine[Any, Any, object] = task.invoke(payload, ctx)
         return called
 
@@ -75,7 +78,7 @@ class ThreadPlaces:
         self._threads: list[threading.Thread] = []
         self._busy_count = 0
 
-    async def run(self, task: Task[Any], payload: Any, ctx: Context) -> object:
+    async def run(self, task: Handler[Any], payload: Any, ctx: Context) -> object:
         answer: asyncio.Future[object] = self._loop.create_future()
         if self._busy_count == len(self._threads) < self._threads_max:
             self._add_thread()
@@ -134,7 +137,7 @@ class ProcessPlaces:
     def stuck_count(self) -> int:
         return self._children.missing_count
 
-    async def run(self, task: Task[Any], payload: Any, ctx: Context) -> object:
+    async def run(self, task: Handler[Any], payload: Any, ctx: Context) -> object:
         await self._children.run(ctx)
         return None
 
@@ -142,7 +145,7 @@ class ProcessPlaces:
         await self._children.close()
 
 
-def places_for(task: Task[Any], *, timing: Timing, settings: WorkerSettings) -> Places:
+def places_for(task: Handler[Any], app: App, *, timing: Timing, settings: WorkerSettings) -> Places:
     """The places that a task asks for. Raises Invalid where it wants processes and its app has no name to import."""
     match task.options.run:
         case "loop":
@@ -150,7 +153,7 @@ def places_for(task: Task[Any], *, timing: Timing, settings: WorkerSettings) -> 
         case "thread":
             return ThreadPlaces(task.options.concurrency, name=task.queue)
         case "process":
-            return ProcessPlaces(name_of(task.app), task.options.concurrency, timing=timing, settings=settings)
+            return ProcessPlaces(name_of(app), task.options.concurrency, timing=timing, settings=settings)
 
 
 def _nothing() -> None:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tenure.errors import Invalid, NotFound, TenureError
 from tenure.worker.context import Context
+from tenure.worker.handler import Handler
 from tenure.worker.job import HeldJob
 from tenure.worker.middleware import Middleware, around_handler
 from tenure.worker.payload import Misfit
-from tenure.worker.task import Task
+from tenure.worker.side import Side
 from tenure.worker.time_limit import TimeLimit
 from tenure.worker.timing import Timing
 from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
-
-if TYPE_CHECKING:
-    from tenure.client.client import AsyncClient
 
 __all__ = ["Executor", "Handling", "Settle"]
 
@@ -33,7 +31,7 @@ Settle = Callable[[HeldJob, Verdict], Awaitable[bool]]
 class Executor(Protocol):
     """Where handlers run."""
 
-    def run(self, task: Task[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
         ...
 
@@ -47,9 +45,9 @@ class Handling:
 
     def __init__(
         self,
-        task: Task[Any],
+        task: Handler[Any],
         *,
-        client: AsyncClient,
+        side: Side,
         timing: Timing,
         executor: Executor,
         settle: Settle,
@@ -58,7 +56,7 @@ class Handling:
         self.task = task
         self.timing = timing
         self._settle = settle
-        self._client = client
+        self._side = side
         self._run = executor.run
         self._decode = task.decode
         self._middlewares = tuple(middlewares)
@@ -104,10 +102,7 @@ class Handling:
     async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
         lease_ms = lease_ms or self._options.lease_ms
         asked_ms = self.timing.now_ms()
-        extended = await self._client.extend(
-            job.topic, [job.seq], node=job.node, lease_ids=[job.lease_id], lease_ms=lease_ms
-        )
-        if extended.skipped:
+        if await self._side.extend([job], lease_ms=lease_ms):
             return False
         job.deadline_ms = max(job.deadline_ms, asked_ms + lease_ms)
         return True
@@ -161,20 +156,17 @@ class Handling:
         """How often the job has failed by now, None where it is gone.
 
         Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the
-        retries, nobody is asked. Of deliveries that the broker no longer remembers, each counts as a failure, or a job
-        with many retries would never be done failing. Where the broker cannot be asked, the job is given back rather
-        than rejected by guess: its queue's ``max_deliveries`` still ends it.
+        retries, nobody is asked. Where nobody can be asked, the job is given back rather than rejected by guess: its
+        queue's ``max_deliveries`` still ends it.
         """
         if job.deliveries <= self._options.retries:
             return job.deliveries
         try:
-            history = (await self._client.job(job.topic, job.seq)).history
+            return await self._side.failures(job)
         except NotFound:
             return None
         except TenureError:
             return self._options.retries
-        failed = sum(delivery.end == "nack" and bool(delivery.reason) for delivery in history)
-        return failed + max(0, job.deliveries - 1 - len(history)) + 1
 
     def _unfit(self, misfit: Misfit, ctx: Context) -> Verdict:
         ctx.logger.warning("rejected unseen: %s", misfit)

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from tenure.client.client import AsyncClient
 from tenure.errors import NotFound, TenureError
 from tenure.worker.job import HeldJob
 from tenure.worker.metrics import QueueStats
 from tenure.worker.settings import WorkerSettings
+from tenure.worker.side import Side
 from tenure.worker.timing import Timing, within
 
 __all__ = ["Heartbeat"]
@@ -29,7 +29,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        client: AsyncClient,
+        side: Side,
         queue: str,
         *,
         lease_ms: int,
@@ -38,7 +38,7 @@ class Heartbeat:
         stats: QueueStats,
         on_lost: Callable[[HeldJob], None],
     ) -> None:
-        self._client = client
+        self._side = side
         self._queue = queue
         self._lease_ms = lease_ms
         self._timing = timing
@@ -149,10 +149,7 @@ class Heartbeat:
 
     async def _say(self, job: HeldJob) -> None:
         with suppress(TenureError, TimeoutError):
-            call = self._client.extend(
-                self._queue, [job.seq], node=job.node, lease_ids=[job.lease_id], lease_ms=self._lease_ms
-            )
-            await within(self._timing, self._lease_ms, call)
+            await within(self._timing, self._lease_ms, self._side.extend([job], lease_ms=self._lease_ms))
 
     async def extend_all(self) -> None:
         """Ask about everything held at once, after the broker was gone: what it does not know of is lost."""
@@ -177,20 +174,13 @@ class Heartbeat:
         if not batch:
             return
         asked_ms = self._timing.now_ms()
-        call = self._client.extend(
-            self._queue,
-            [job.seq for job in batch],
-            node=batch[0].node,
-            lease_ids=[job.lease_id for job in batch],
-            lease_ms=self._lease_ms,
-        )
+        call = self._side.extend(batch, lease_ms=self._lease_ms)
         self._stats.heartbeats += 1
-        answer = await within(self._timing, max(self._lease_ms // 3, 100), call)
-        skipped = set(answer.skipped)
-        if skipped:
-            self._skipped([job for job in batch if job.seq in skipped])
+        skipped = await within(self._timing, max(self._lease_ms // 3, 100), call)
+        self._skipped(skipped)
+        gone = {job.seq for job in skipped}
         for job in batch:
-            if job.seq not in skipped:
+            if job.seq not in gone:
                 job.deadline_ms = max(job.deadline_ms, asked_ms + self._lease_ms)
 
     def _skipped(self, jobs: Iterable[HeldJob]) -> None:

@@ -14,21 +14,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from tenure.client.client import AsyncClient
-from tenure.client.replies import Job
 from tenure.worker.executors import Places
+from tenure.worker.handler import Handler
 from tenure.worker.handling import Handling
 from tenure.worker.heartbeat import Heartbeat
 from tenure.worker.job import HeldJob
-from tenure.worker.link import Ages, Link
+from tenure.worker.link import Ages
 from tenure.worker.metrics import QueueStats
 from tenure.worker.middleware import Middleware
 from tenure.worker.options import TaskOptions
 from tenure.worker.pace import Bucket, Lane, Slots
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.settler import RELEASED, Settler
-from tenure.worker.source import Source
-from tenure.worker.task import Task
+from tenure.worker.side import Side
+from tenure.worker.source import Feed
 from tenure.worker.timing import Timing, unless, within
 from tenure.worker.verdict import Verdict
 
@@ -41,25 +40,22 @@ _HURRY_MS: Final = 500
 
 
 class Runner:
-    """Runs one task. ``start``, then ``drain``; ``places`` is where its handlers run."""
+    """Runs one task. ``start``, then ``drain``; ``side`` keeps its jobs, ``places`` is where its handlers run."""
 
     def __init__(
         self,
-        task: Task[Any],
+        task: Handler[Any],
         *,
-        client: AsyncClient,
+        side: Side,
         timing: Timing,
         settings: WorkerSettings,
         stats: QueueStats,
         slots: Slots,
-        link: Link,
         places: Places,
         middlewares: Sequence[Middleware] = (),
-        push: bool = True,
     ) -> None:
         options = task.options
         self.queue = options.queue
-        self._node = client.node
         self._lease_ms = options.lease_ms
         self._timing = timing
         self._settings = settings
@@ -79,7 +75,7 @@ class Runner:
         self._lane = Lane(options.weight, ready=self._ready, start=self._start)
         slots.add(self._lane)
         self._held = Heartbeat(
-            client,
+            side,
             self.queue,
             lease_ms=options.lease_ms,
             timing=timing,
@@ -88,31 +84,28 @@ class Runner:
             on_lost=self._on_lost,
         )
         self._settler = Settler(
-            client, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
+            side, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
         )
         handling = Handling(
             task,
-            client=client,
+            side=side,
             timing=timing,
             executor=places,
             settle=self._settler.settle,
             middlewares=middlewares,
         )
         self._handle = handling.handle
-        self._source = Source(
-            client,
-            self.queue,
-            lease_ms=options.lease_ms,
-            depth=self._depth,
-            spare=self._depth - self._concurrency,
-            push=push and options.push,
-            timing=timing,
-            settings=settings,
-            stats=stats,
-            link=link,
-            room=lambda: self._depth - len(self._held),
-            deliver=self._deliver,
-            on_open=self._held.extend_all,
+        self._source = side.source(
+            Feed(
+                depth=self._depth,
+                spare=self._depth - self._concurrency,
+                timing=timing,
+                settings=settings,
+                stats=stats,
+                room=lambda: self._depth - len(self._held),
+                deliver=self._deliver,
+                on_open=self._held.extend_all,
+            )
         )
         places.on_free = self._fill
         self._beating: asyncio.Task[None] | None = None
@@ -124,22 +117,19 @@ class Runner:
 
     # In
 
-    async def _deliver(self, jobs: list[Job]) -> None:
+    async def _deliver(self, jobs: list[HeldJob], claimed_wall_ms: int) -> None:
         """Take jobs in. What was long on its way, as after a pause of this process (fault 24), may be another's by now:
         it is asked for before it is begun.
         """
-        if not jobs:
-            return
         now_ms = self._timing.now_ms()
-        claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
         age_ms = self._ages.age_ms(claimed_wall_ms, now_ms)
-        deadline_ms = now_ms - age_ms + self._lease_ms
-        held = [self._hold(job, deadline_ms) for job in jobs]
+        for job in jobs:
+            job.deadline_ms = now_ms - age_ms + self._lease_ms
         if age_ms * 3 > self._lease_ms:
-            held = await self._confirmed(held)
+            jobs = await self._confirmed(jobs)
         else:
-            self._held.take(held)
-        self._waiting.extend(held)
+            self._held.take(jobs)
+        self._waiting.extend(jobs)
         self._fill()
 
     async def _confirmed(self, jobs: list[HeldJob]) -> list[HeldJob]:
@@ -158,20 +148,6 @@ class Runner:
         for job in jobs:
             self._held.drop(job)
         return []
-
-    def _hold(self, job: Job, deadline_ms: int) -> HeldJob:
-        return HeldJob(
-            topic=self.queue,
-            seq=job.seq,
-            lease_id=job.lease_id or "",
-            node=self._node,
-            data=bytes(job.data),
-            meta=None if job.meta is None else bytes(job.meta),
-            tag=job.tag,
-            ts=job.ts,
-            deliveries=job.deliveries,
-            deadline_ms=deadline_ms,
-        )
 
     # Running
 

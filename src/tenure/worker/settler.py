@@ -16,13 +16,12 @@ from typing import Any
 
 import msgspec
 
-from tenure.client.acker import Acker
-from tenure.client.client import AsyncClient
 from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded, TenureError
 from tenure.worker.job import HeldJob
 from tenure.worker.metrics import QueueStats
 from tenure.worker.options import HELD_MAX
 from tenure.worker.settings import WorkerSettings
+from tenure.worker.side import Side
 from tenure.worker.timing import Timing, within
 from tenure.worker.verdict import Verdict, VerdictKind
 
@@ -49,7 +48,7 @@ class Settler:
 
     def __init__(
         self,
-        client: AsyncClient,
+        side: Side,
         queue: str,
         *,
         timing: Timing,
@@ -58,12 +57,8 @@ class Settler:
         on_settled: Callable[[HeldJob], None],
     ) -> None:
         # A reconnecting stream may bring another depth of jobs before those held are settled.
-        self._acker = Acker(
-            client,
-            queue,
-            batch_seqs_max=settings.batch_max,
-            pending_max=4 * HELD_MAX,
-            requests_max=settings.nacks_max,
+        self._acker = side.acker(
+            batch_max=settings.batch_max, pending_max=4 * HELD_MAX, requests_max=settings.nacks_max
         )
         self._queue = queue
         self._timing = timing

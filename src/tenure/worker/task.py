@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import update_wrapper
-from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tenure.errors import Invalid
 from tenure.worker.durations import Duration, ms_of
+from tenure.worker.handler import Handler
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
-from tenure.worker.payload import Shape, decoder_for, encode, shape_of
+from tenure.worker.payload import encode, shape_of
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
-    from tenure.worker.context import Context
 
 __all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf"]
 
@@ -40,8 +38,10 @@ class PutOptions(PutManyOptions, total=False):
     unique: str
 
 
-class Task(Generic[T]):
+class Task(Handler[T]):
     """A function that handles the jobs of one queue, with a payload of type ``T``."""
+
+    word = "Task"
 
     def __init__(
         self,
@@ -53,20 +53,8 @@ class Task(Generic[T]):
         names: dict[str, Any] | None = None,
     ) -> None:
         shape = shape_of(handler, names)
-        update_wrapper(self, handler)
+        super().__init__(handler, shape, TaskOptions.of(queue, knobs, is_async=shape.is_async))
         self.app = app
-        self.handler = handler
-        self.options = TaskOptions.of(queue, knobs, is_async=shape.is_async)
-        self.payload_type = shape.payload
-        self.is_async = shape.is_async
-        # A handler that takes no payload does not care what it is: a tick, for one.
-        self.decode = decoder_for(shape.payload, of=f"task {queue!r}") if shape.arity else _ignored
-        self.invoke = _invoker(handler, shape)
-        """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
-
-    @property
-    def queue(self) -> str:
-        return self.options.queue
 
     @property
     def blocking(self) -> BlockingPuts[T]:
@@ -90,12 +78,6 @@ class Task(Generic[T]):
         """Put jobs in one append, all or none, and return their seqs. What ``how`` says counts for each of them."""
         put = self._put_many(items, how)
         return await self.app.send(put) if put.records else []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.handler(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<Task {self.queue!r} {getattr(self.handler, '__qualname__', self.handler)}>"
 
     def _put_many(self, items: Iterable[Any], how: PutManyOptions) -> Put:
         if "unique" in how:
@@ -136,33 +118,6 @@ class BlockingPuts(Generic[T]):
         """As `Task.put_many`; blocks."""
         put = self._task._put_many(items, how)
         return self._task.app.send_blocking(put) if put.records else []
-
-
-def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Context], Any]:
-    call = handler if shape.is_async else _finished(handler)
-    if shape.arity == 2:
-        return call
-    if shape.arity == 1:
-        return lambda payload, ctx: call(payload)
-    return lambda payload, ctx: call()
-
-
-def _finished(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function that hands out an awaitable has done nothing yet: better a failure than an ack."""
-
-    def call(*args: Any) -> Any:
-        result = handler(*args)
-        if not isawaitable(result):
-            return result
-        if iscoroutine(result):
-            result.close()
-        raise TypeError("a plain function returned an awaitable, which nobody awaits: make it an async function")
-
-    return call
-
-
-def _ignored(data: bytes) -> None:
-    return None
 
 
 def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:

@@ -18,19 +18,19 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
-from tenure.client.client import AsyncClient
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 from tenure.worker import importing
 from tenure.worker.app import App
-from tenure.worker.declare import declare
 from tenure.worker.executors import places_for
-from tenure.worker.link import Link
+from tenure.worker.handler import Handler
+from tenure.worker.keepers import Keeper, opened_keepers
 from tenure.worker.metrics import MetricsPage
 from tenure.worker.pace import Slots
 from tenure.worker.periodic import PeriodicLoop
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.timing import SystemTiming, Timing, unless
+from tenure.worker.side import Side
+from tenure.worker.timing import SystemTiming, Timing
 
 __all__ = ["Worker", "run_app"]
 
@@ -84,62 +84,78 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`. Raises Denied, Conflict or Invalid where the queues cannot be worked at."""
         async with AsyncExitStack() as stack:
-            # Handlers put through the app's own client, so that they cannot keep heartbeats and acks waiting. Nor can
-            # the tasks themselves: each has a connection that waits for jobs.
-            client = await stack.enter_async_context(self.app.new_client(more_streams=len(self._tasks)))
+            keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
             stack.push_async_callback(self.app.close)
             if self._metrics_port is not None:
                 stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)
-            if await unless(self._stopping, self._declare(client)):
-                await self._work(client)
+            await self._work(keepers)
 
-    async def _declare(self, client: AsyncClient) -> None:
-        """Make the queues what they have to be, however long the broker takes to be there."""
-        link, failures, tasks = Link(self.app.url), 0, list(self._tasks)
-        while tasks:
-            try:
-                await declare(client, tasks[0].options)
-                tasks.pop(0)
-            except (Overloaded, Closed, Indeterminate) as error:
-                link.down(tasks[0].queue, error)
+    async def _work(self, keepers: Sequence[Keeper]) -> None:
+        slots, runners = Slots(self._settings.concurrency), list[Runner]()
+        serving = [asyncio.create_task(self._serve(keeper, slots, runners)) for keeper in keepers]
+        try:
+            await self._until_stopped(serving)
+            log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
+        finally:
+            for part in serving:
+                part.cancel()
+            await asyncio.wait(serving)
+            await asyncio.gather(*(runner.drain(self._hurry) for runner in runners))
+        log.info("stopped")
+
+    async def _serve(self, keeper: Keeper, slots: Slots, runners: list[Runner]) -> None:
+        """Work at what one keeper has, as soon as it answers; one that is away keeps nobody else waiting. None of the
+        parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its jobs given
+        back.
+        """
+        await self._declare(keeper)
+        started = [self._runner(task, side, slots) for task, side in keeper.posts]
+        runners += started
+        parts = [part for runner in started for part in runner.start()]
+        schedule = asyncio.create_task(self._keep_schedule(keeper))
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        finally:
+            schedule.cancel()
+            await asyncio.wait((schedule,))
+
+    async def _keep_schedule(self, keeper: Keeper) -> None:
+        if keeper.client is not None:
+            await PeriodicLoop(self.app, keeper.client, self._timing, stats=self.stats).run()
+
+    async def _declare(self, keeper: Keeper) -> None:
+        """Make the queues what they have to be, however long it takes to reach them."""
+        for task, side in keeper.posts:
+            failures = 0
+            while True:
+                try:
+                    await side.declare()
+                    break
+                except (Overloaded, Closed, Indeterminate) as error:
+                    side.link.down(task.queue, error)
                 bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures, 32)
                 failures += 1
                 await self._timing.sleep_ms(random.uniform(0, min(bound_ms, self._settings.reconnect_max_ms)))
 
-    async def _work(self, client: AsyncClient) -> None:
-        slots, link = Slots(self._settings.concurrency), Link(self.app.url)
-        runners = [
-            Runner(
-                task,
-                client=client,
-                timing=self._timing,
-                settings=self._settings,
-                stats=self.stats.queue(task.queue),
-                slots=slots,
-                link=link,
-                places=places_for(task, timing=self._timing, settings=self._settings),
-                middlewares=self.app.middlewares,
-                push=self._push,
-            )
-            for task in self._tasks
-        ]
-        schedule = asyncio.create_task(PeriodicLoop(self.app, client, self._timing, stats=self.stats).run())
-        try:
-            await self._until_stopped([part for runner in runners for part in runner.start()])
-            log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
-        finally:
-            schedule.cancel()
-            await asyncio.wait((schedule,))
-            await asyncio.gather(*(runner.drain(self._hurry) for runner in runners))
-        log.info("stopped")
+    def _runner(self, task: Handler[Any], side: Side, slots: Slots) -> Runner:
+        return Runner(
+            task,
+            side=side,
+            timing=self._timing,
+            settings=self._settings,
+            stats=self.stats.queue(task.queue),
+            slots=slots,
+            places=places_for(task, self.app, timing=self._timing, settings=self._settings),
+            middlewares=self.app.middlewares,
+        )
 
-    async def _until_stopped(self, parts: list[asyncio.Task[None]]) -> None:
-        """Until `stop`. None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence
-        but with its jobs given back.
-        """
+    async def _until_stopped(self, serving: list[asyncio.Task[None]]) -> None:
+        """Until `stop`, or until something went wrong, which is raised."""
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            done, _ = await asyncio.wait((stopping, *parts), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((stopping, *serving), return_when=asyncio.FIRST_COMPLETED)
             for part in done - {stopping}:
                 part.result()
         finally:

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tenure.client.client import AsyncClient
-from tenure.client.replies import Job
 from tenure.client.settings import ClientSettings
+from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
+from tenure.worker.queue_source import QueueSource
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.source import Source
+from tenure.worker.source import Feed, Source
 from tenure.worker.timing import SystemTiming
 from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.working import Work, until
@@ -91,24 +92,20 @@ def test_many_jobs_flow_while_the_broker_is_killed_again_and_again(work: Work) -
 def source_of(client: AsyncClient, link: Link, on_open: Callable[[], Awaitable[None]]) -> Source:
     """The part of a worker that comes back."""
 
-    async def deliver(jobs: list[Job]) -> None:
+    async def deliver(jobs: list[HeldJob], claimed_wall_ms: int) -> None:
         raise AssertionError("there are none")
 
-    return Source(
-        client,
-        "loop",
-        lease_ms=30_000,
+    feed = Feed(
         depth=2,
         spare=1,
-        push=True,
         timing=SystemTiming(),
         settings=WorkerSettings(),
         stats=QueueStats(),
-        link=link,
         room=lambda: 2,
         deliver=deliver,
         on_open=on_open,
     )
+    return QueueSource(client, "loop", feed=feed, link=link, lease_ms=30_000, push=True)
 
 
 async def test_fault_36_five_hundred_workers_come_back_without_a_storm(work: Work) -> None:

@@ -1,0 +1,47 @@
+"""Who keeps the jobs of an app's tasks, opened for a worker: the broker for queues, a Redis for timers.
+
+Only those are opened that a task needs: an app with timers alone needs no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tenure.worker.handler import Handler
+from tenure.worker.link import Link
+from tenure.worker.queue_side import QueueSide
+from tenure.worker.side import Side
+from tenure.worker.task import Task
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+    from tenure.worker.app import App
+
+__all__ = ["Keeper", "opened_keepers"]
+
+
+class Keeper(msgspec.Struct, frozen=True):
+    """One of them, with the tasks whose jobs it keeps. ``client`` is for the schedule, which a broker alone keeps."""
+
+    posts: list[tuple[Handler[Any], Side]]
+    client: AsyncClient | None = None
+
+
+@asynccontextmanager
+async def opened_keepers(app: App, tasks: Sequence[Handler[Any]], *, push: bool) -> AsyncIterator[list[Keeper]]:
+    """Open what ``tasks`` need, and close it at the end.
+
+    Handlers put through the app's own client, so that they cannot keep heartbeats and acks waiting. Nor can the tasks
+    themselves: each has a connection that waits for jobs.
+    """
+    queues = [task for task in tasks if isinstance(task, Task)]
+    async with app.new_client(more_streams=len(queues)) as client:
+        link = Link(app.url)
+        posts: list[tuple[Handler[Any], Side]] = [
+            (task, QueueSide(client, task.options, link=link, push=push)) for task in queues
+        ]
+        yield [Keeper(posts, client)]
