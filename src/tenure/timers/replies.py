@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
+
 from tenure.errors import Conflict, Overloaded
 from tenure.timers.calling import Answer
 from tenure.timers.encode import Entry
@@ -12,6 +14,8 @@ from tenure.timers.model import Cancelled, Extended, Held, Scheduled, Settled, S
 
 __all__ = ["cancelled", "claimed", "extended", "info", "infos", "scheduled", "settled", "stats"]
 
+_numbers: Final = msgspec.msgpack.Decoder(list[int])
+_INFO_TEXTS: Final = (0, 1, 7, 8)
 _OUTCOMES: Final[tuple[Literal["created", "replaced", "kept"], ...]] = ("created", "replaced", "kept")
 _CANCELLED: Final[dict[bytes, Cancelled]] = {
     b"cancelled": "cancelled",
@@ -21,9 +25,16 @@ _CANCELLED: Final[dict[bytes, Cancelled]] = {
 _STATES: Final[dict[bytes, State]] = {b"waiting": "waiting", b"in_flight": "in_flight"}
 
 
-def _rows(flat: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(flat), width):
-        yield flat[start : start + width]
+def _rows(packed: bytes, texts: bytes, width: int, text_columns: tuple[int, ...]) -> Iterator[list[Any]]:
+    """Rows as scripts pack them: numbers, with lengths where texts belong, and the texts in a string of their own."""
+    numbers, at = _numbers.decode(packed), 0
+    for start in range(0, len(numbers), width):
+        row: list[Any] = numbers[start : start + width]
+        for column in text_columns:
+            end = at + row[column]
+            row[column] = texts[at:end]
+            at = end
+        yield row
 
 
 def scheduled(reply: Sequence[Any], entries: Sequence[Entry], topic: str) -> list[Scheduled]:
@@ -36,7 +47,7 @@ def scheduled(reply: Sequence[Any], entries: Sequence[Entry], topic: str) -> lis
             f"topic {topic} holds {reply[1]} timers, dead ones among them: raise timers_max, or redrive or discard them"
         )
         raise Overloaded(why, code="topic_full", count=reply[1])
-    rows = _rows(reply[1:], 3)
+    rows = _rows(reply[1], b"", 3, ())
     return [
         Scheduled(entry.timer_id, due_ms, version, _OUTCOMES[outcome])
         for entry, (version, due_ms, outcome) in zip(entries, rows, strict=True)
@@ -62,22 +73,24 @@ def claimed(reply: Sequence[Any], *, topic: str, token: bytes, lease_ms: int) ->
             deadline_ms=deadline_ms,
             lease_ms=lease_ms,
         )
-        for timer_id, payload, version, deliveries, failures, due_ms in _rows(reply[2:], 6)
+        for timer_id, payload, version, deliveries, failures, due_ms in _rows(reply[2], reply[3], 6, (0, 1))
     ]
 
 
 def settled(answer: Answer, timers: Sequence[Timer | Held], *, before: Settled) -> Settled:
     """What this script did, added to what those before it did."""
     ids: tuple[list[str], ...] = ([], list(before.lost), list(before.superseded), list(before.dead))
-    for held, place in zip(timers, answer.reply, strict=True):
-        ids[place].append(held.timer_id)
-    count = before.count + len(timers) - sum(answer.reply.count(place) for place in (1, 2))
+    places = _numbers.decode(answer.reply)
+    if any(places):
+        for held, place in zip(timers, places, strict=True):
+            ids[place].append(held.timer_id)
+    count = before.count + len(timers) - places.count(1) - places.count(2)
     return Settled(count, ids[1], ids[2], ids[3], before.repeated or answer.repeated)
 
 
 def extended(reply: Sequence[Any], timers: Sequence[Timer | Held], *, before: Extended) -> Extended:
     ids: tuple[list[str], ...] = ([], list(before.lost), list(before.superseded))
-    for held, place in zip(timers, reply[1:], strict=True):
+    for held, place in zip(timers, _numbers.decode(reply[1]), strict=True):
         ids[place].append(held.timer_id)
     # Of several scripts the first deadline holds for all.
     deadline_ms = min(before.deadline_ms, reply[0]) if before.deadline_ms else reply[0]
@@ -85,11 +98,13 @@ def extended(reply: Sequence[Any], timers: Sequence[Timer | Held], *, before: Ex
 
 
 def infos(reply: Sequence[Any], topic: str, state: State) -> list[TimerInfo]:
-    return [_info(row, topic, state) for row in _rows(reply, 9)]
+    return [_info(row, topic, state) for row in _rows(reply[0], reply[1], 9, _INFO_TEXTS)]
 
 
 def info(reply: Sequence[Any], topic: str) -> TimerInfo | None:
-    return _info(reply[1:], topic, _STATES[reply[0]]) if reply else None
+    if not reply:
+        return None
+    return _info(next(_rows(reply[1], reply[2], 9, _INFO_TEXTS)), topic, _STATES[reply[0]])
 
 
 def _info(row: Sequence[Any], topic: str, state: State) -> TimerInfo:

@@ -1,6 +1,6 @@
 -- ARGV: …, count, bytes_max, lease_ms, token, node, max_deliveries.
--- Returns deadline, the delay until the next score (-1: none), then per timer id, payload, version, deliveries,
--- failures, due. Lapsed leases come first, then what is due.
+-- Returns deadline, the delay until the next score (-1: none), and rows of id, payload, version, deliveries, failures,
+-- due. Lapsed leases come first, then what is due.
 local limit, bytes_max, lease_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token, node, max_deliveries = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local deadline = now + lease_ms
@@ -13,7 +13,7 @@ if #ids < limit then
   end
 end
 if #ids == 0 then
-  return {deadline, head_delay()}
+  return {deadline, head_delay(), '\144', ''}
 end
 
 -- Take whole timers while they fit; the first always does.
@@ -30,7 +30,8 @@ for i, id in ipairs(ids) do
 end
 
 local payloads = many(PAYLOAD, touched)
-local reply, scores, fields, orphans, spent, wills, again = {deadline, 0}, {}, {}, {}, {}, {}, 0
+local scores, fields, orphans, spent, wills, again = {}, {}, {}, {}, {}, 0
+local answer, answers = rows()
 for i, t in ipairs(timers) do
   if not t.version or not payloads[i] then
     orphans[#orphans + 1] = t.id
@@ -47,9 +48,7 @@ for i, t in ipairs(timers) do
     t.deliveries, t.token, t.node = t.deliveries + 1, token, node
     scores[#scores + 1], scores[#scores + 2] = deadline, t.id
     fields[#fields + 1], fields[#fields + 2] = t.id, pack(t)
-    for _, value in ipairs({t.id, payloads[i], t.version, t.deliveries, t.failures, t.due}) do
-      reply[#reply + 1] = value
-    end
+    answer(t.id, payloads[i], t.version, t.deliveries, t.failures, t.due)
   end
 end
 
@@ -69,5 +68,4 @@ if #spent > 0 then
 end
 count('delivered', #scores / 2)
 count('lapsed', again)
-reply[2] = head_delay()
-return reply
+return {deadline, head_delay(), answers()}

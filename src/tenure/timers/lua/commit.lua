@@ -8,4 +8,4 @@ if #timers > 0 then
   remember(timers)
   count('committed', #timers)
 end
-return places
+return cmsgpack.pack(places)

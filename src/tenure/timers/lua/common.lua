@@ -1,5 +1,6 @@
 -- In front of every script. KEYS are those of one topic, always all of them; ARGV[1] is its wake-up channel, ARGV[2] is
 -- '1' where an earlier copy of this call may have arrived. Times are the server's, in ms unless the name says us.
+-- Replies of many numbers or texts are one MessagePack array and one string: clients parse long RESP arrays slowly.
 local DUE, LEASED, META, PAYLOAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local DEAD, LETTER, OPS, TOPIC = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local CHANNEL, REPEATED = ARGV[1], ARGV[2] == '1'
@@ -126,6 +127,23 @@ local function held(first, width)
     end
   end
   return timers, places
+end
+
+-- Rows of texts and numbers as two values: all numbers, the lengths of the texts among them, and all texts.
+local function rows()
+  local numbers, texts = {}, {}
+  local function add(...)
+    for _, value in ipairs({...}) do
+      if type(value) == 'string' then
+        texts[#texts + 1] = value
+        value = #value
+      end
+      numbers[#numbers + 1] = value
+    end
+  end
+  return add, function()
+    return cmsgpack.pack(numbers), table.concat(texts)
+  end
 end
 
 local function ids_of(timers)

@@ -1,4 +1,4 @@
--- ARGV: …, lease_ms, then per timer: id, token, version. Returns deadline, then per timer 0 | 1 lost | 2 superseded.
+-- ARGV: …, lease_ms, then per timer: id, token, version. Returns deadline, and per timer 0 | 1 lost | 2 superseded.
 local deadline = now + tonumber(ARGV[3])
 local timers, places = held(4, 3)
 local ids, scores = ids_of(timers), {}
@@ -8,4 +8,4 @@ end
 -- Removed first: a removal is allowed without memory, and what follows the first write is too.
 write('ZREM', LEASED, ids)
 write('ZADD', LEASED, scores)
-return {deadline, unpack(places)}
+return {deadline, cmsgpack.pack(places)}

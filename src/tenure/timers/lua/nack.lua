@@ -4,7 +4,7 @@ local max_deliveries, unused = tonumber(ARGV[3]), ARGV[4] == '1'
 local FIRST, WIDTH = 5, 5
 local timers, places = held(FIRST, WIDTH)
 if #timers == 0 then
-  return places
+  return cmsgpack.pack(places)
 end
 
 local before, soonest = head(), nil
@@ -36,4 +36,4 @@ if #spent > 0 then
 end
 count('nacked', #timers)
 wake(before, soonest)
-return places
+return cmsgpack.pack(places)

@@ -1,8 +1,9 @@
 -- ARGV: …, 'waiting' | 'in_flight' | 'dead', offset, limit, bytes_max.
--- Returns per timer id, payload, version, deliveries, failures, due, score, node, reason; the least score first.
+-- Returns rows of id, payload, version, deliveries, failures, due, score, node, reason; the least score first.
 local state, offset, limit, bytes_max = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local key = ({waiting = DUE, in_flight = LEASED, dead = DEAD})[state]
-local found, names, reply, bytes = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES'), {}, {}, 0
+local found, names, bytes = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES'), {}, 0
+local answer, answers = rows()
 for i = 1, #found, 2 do
   names[#names + 1] = found[i]
 end
@@ -13,19 +14,16 @@ local function letter(packed, version)
   return t
 end
 
-local rows = many(state == 'dead' and LETTER or META, names)
+local packed = many(state == 'dead' and LETTER or META, names)
 for i, name in ipairs(names) do
-  if rows[i] then
-    local t = state == 'dead' and letter(rows[i], name) or unpacked(name, rows[i])
+  if packed[i] then
+    local t = state == 'dead' and letter(packed[i], name) or unpacked(name, packed[i])
     bytes = bytes + t.size
     if i > 1 and bytes > bytes_max then
       break
     end
     local payload = t.payload or redis.call('HGET', PAYLOAD, name) or ''
-    local score = tonumber(found[2 * i])
-    for _, value in ipairs({t.id, payload, t.version, t.deliveries, t.failures, t.due, score, t.node, t.reason}) do
-      reply[#reply + 1] = value
-    end
+    answer(t.id, payload, t.version, t.deliveries, t.failures, t.due, tonumber(found[2 * i]), t.node, t.reason)
   end
 end
-return reply
+return {answers()}

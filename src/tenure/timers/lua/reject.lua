@@ -8,4 +8,4 @@ write('ZREM', LEASED, ids)
 if #timers > 0 then
   bury(timers, many(PAYLOAD, ids))
 end
-return places
+return cmsgpack.pack(places)

@@ -1,5 +1,5 @@
 -- ARGV: …, timers_max, on_conflict, then per timer: id, operation, 'in' | 'at', ms, payload.
--- Returns 'ok' and per timer version, due, 0 created | 1 replaced | 2 kept; or 'conflict' and ids; or 'full', count.
+-- Returns 'ok' and rows of version, due, 0 created | 1 replaced | 2 kept; or 'conflict' and ids; or 'full', count.
 local timers_max, on_conflict = tonumber(ARGV[3]), ARGV[4]
 local FIRST, WIDTH = 5, 5
 local CREATED, REPLACED, KEPT = 0, 1, 2
@@ -14,13 +14,7 @@ for i, id in ipairs(ids) do
 end
 
 local version, fresh, written, ended, conflicts = nil, 0, {}, {}, {}
-local reply = {'ok'}
-
-local function answer(...)
-  for _, value in ipairs({...}) do
-    reply[#reply + 1] = value
-  end
-end
+local answer, answers = rows()
 
 local function due_of(at, from)
   local ms = tonumber(ARGV[at + 3])
@@ -64,7 +58,7 @@ if fresh > 0 then
   end
 end
 if #written == 0 then
-  return reply
+  return {'ok', answers()}
 end
 
 -- An id that stands twice in one call was written twice above; its last version is the one that counts.
@@ -90,4 +84,4 @@ end
 count('scheduled', #written)
 count('replaced', #ended)
 wake(before, soonest)
-return reply
+return {'ok', answers()}
