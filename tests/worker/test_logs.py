@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tenure.http.logs import configure
+from tenure.logs import configure
 from tenure.testing.app import AppTester
 from tenure.worker.app import App
 from tenure.worker.context import Context

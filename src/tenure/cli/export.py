@@ -52,8 +52,8 @@ def export(
 
 
 def _run(flags: dict[str, str], sets: list[str] | None, file: Path | None, once: bool, child: bool) -> int:
-    from tenure.http.logs import configure
     from tenure.http.settings import load_settings, pairs
+    from tenure.logs import configure
 
     try:
         settings, _ = load_settings(flags | pairs(sets or []), environment=os.environ, file=file)

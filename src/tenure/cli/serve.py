@@ -18,9 +18,9 @@ import uvloop
 
 from tenure.cli.main import OK, PROBLEM, USAGE
 from tenure.errors import Corrupt, TenureError
-from tenure.http.logs import configure
 from tenure.http.service import Service
 from tenure.http.settings import load_settings, pairs
+from tenure.logs import configure
 
 __all__ = ["run"]
 

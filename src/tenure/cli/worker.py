@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Annotated, Final
 
@@ -59,9 +58,10 @@ def worker(
         if reload:
             raise typer.Exit(_reloading(log_format, log_level))
         found = load_app(app)
-        _configure(log_format, log_level)
+        from tenure.worker.logs import configure
         from tenure.worker.worker import run_app
 
+        configure(log_format, log_level)
         code = run_app(
             found,
             queues=names or None,
@@ -81,20 +81,9 @@ def worker(
 
 def _reloading(log_format: str, log_level: str) -> int:
     """Be the parent of a worker with the same arguments but this one."""
+    from tenure.worker.logs import configure
     from tenure.worker.reload import run_reloading
 
-    _configure(log_format, log_level)
+    configure(log_format, log_level)
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
     return run_reloading(["-m", "tenure.cli.main", *arguments])
-
-
-def _configure(log_format: str, log_level: str) -> None:
-    """Log to standard error, what handlers log included, unless their module has set up logging by itself."""
-    from tenure.http.logs import configure
-
-    level = getattr(logging, log_level.upper())
-    configure(log_format, level=level)
-    root = logging.getLogger()
-    if not root.handlers:
-        root.handlers[:] = logging.getLogger("tenure").handlers
-        root.setLevel(level)

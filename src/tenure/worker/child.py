@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from tenure.errors import Invalid
-from tenure.worker import frames, importing
+from tenure.worker import frames, importing, logs
 from tenure.worker.context import Context
 from tenure.worker.frames import Answer, Ask, Done, FromChild, FromParent, Ready, Run
 from tenure.worker.job import HeldJob
@@ -129,6 +129,7 @@ def main(arguments: list[str]) -> int:
     try:
         importing.in_child = True
         app = importing.load(name)
+        logs.configure_child()
     except BaseException as error:
         line.send(Ready(error=bounded(f"{name} cannot be imported: {reason_of(error)}")))
         return 1

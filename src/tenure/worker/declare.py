@@ -40,15 +40,13 @@ _KNOBS: Final = {
 async def declare(client: AsyncClient, options: TaskOptions) -> bool:
     """Make the queue of one task what it has to be; True where it was created.
 
-    Raises Conflict where a log has its name, and Denied where it is missing and the key may not create it.
+    Raises Conflict where a log has its name, and Denied where it is missing and the key may not create it, or where the
+    key may not even read it: nor could it work there.
     """
     try:
         stored = (await client.topic(options.queue)).config
     except NotFound:
         return (await client.put_topic(options.queue, **options.queue_config())).created
-    except Denied:
-        log.warning("%s: this key may not read the queue's config, it is taken as it is", options.queue)
-        return False
     if stored["type"] != "queue":
         raise Conflict(f"{options.queue!r} is a log: give the task another queue", code="not_a_queue")
     _warn_of_differences(options, stored)

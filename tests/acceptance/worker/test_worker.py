@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,16 @@ def note(text: str) -> None:
         file.write("{greeting} " + text + "\\n")
 
 {start}
+"""
+TALKING = """
+import os
+from tenure import App, Context
+
+app = App(os.environ["WORK_URL"])
+
+@app.task("script", run="process", concurrency=1)
+def talk(text: str, ctx: Context) -> None:
+    ctx.logger.info(text)
 """
 GUARDED = 'if __name__ == "__main__":\n    raise SystemExit(app.run())'
 
@@ -100,6 +111,15 @@ def test_a_change_starts_the_worker_anew(work: Work) -> None:
         wait_for(work, "good bye")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_handler_in_a_process_logs_as_its_worker_does(work: Work) -> None:
+    (work.directory / "talking.py").write_text(TALKING)
+    put(work, "hello")
+    with running(work, "-m", "tenure.cli.main", "worker", "talking:app", "--log-format", "json", folder=work.directory):
+        until(lambda: "hello" in (work.directory / "log").read_text(), "it is logged")
+    said = [json.loads(line) for line in (work.directory / "log").read_text().splitlines() if "hello" in line]
+    assert [(line["level"], line["queue"], line["seq"]) for line in said] == [("info", "script", 1)]
 
 
 def test_an_app_within_a_function_cannot_have_processes() -> None:
