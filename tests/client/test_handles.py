@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from unittest.mock import create_autospec
+
 import msgspec
 import pytest
 
@@ -120,3 +123,25 @@ async def test_every_call_is_documented_and_the_same_on_both() -> None:
         assert getattr(Client, name).__doc__.replace("`with`", "") == getattr(AsyncClient, name).__doc__.replace(
             "`async with`", ""
         )
+
+
+async def test_whatever_puts_first_makes_a_careful_queue(client: Both, name: str) -> None:
+    async with Both(client.inner.producer(f"{name}-gathered")) as producer:
+        assert await producer.put(1) == 1
+    await Both(client.inner.queue(f"{name}-plain")).put(1)
+    for made in (f"{name}-gathered", f"{name}-plain"):
+        config = (await client.topic(made)).config
+        told = (config["type"], config["durability"], config["max_deliveries"], config["dead_letter"])
+        assert told == ("queue", "fsync", 5, f"{made}.dead")
+
+
+def test_calls_look_like_methods_to_help_to_inspect_and_to_mocks() -> None:
+    for kind in (Client, AsyncClient):
+        assert "Lease up to" in (kind.claim.__doc__ or "")
+        assert list(inspect.signature(kind.claim).parameters)[:3] == ["self", "topic", "node"]
+        assert inspect.signature(kind.claim).return_annotation == "Claimed"
+        mocked = create_autospec(kind, instance=True)
+        with pytest.raises(TypeError):
+            mocked.claim("t", maxcount=1)
+    assert inspect.iscoroutinefunction(AsyncClient.claim)
+    assert not inspect.iscoroutinefunction(Client.claim)

@@ -223,6 +223,21 @@ def test_an_answer_that_makes_no_sense_is_an_error() -> None:
     assert caught.value.code == "bad_answer"
 
 
+@pytest.mark.parametrize("call", [lambda core: put(core), lambda core: redrive(core, "t")])
+def test_a_success_that_makes_no_sense_leaves_the_outcome_unknown(call: Callable[[Core], Plan[Any]]) -> None:
+    driven = Driven(Response(200, b"<html>"))
+    with pytest.raises(Indeterminate) as caught:
+        driven.run(call(driven.core))
+    assert caught.value.detail["cause"] == "bad_answer"
+
+
+def test_a_client_closed_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+    driven = Driven(LOST, WireError("closed", sent=False, closed=True))
+    with pytest.raises(Indeterminate) as caught:
+        driven.run(put(driven.core))
+    assert caught.value.detail["cause"] == "client_closed"
+
+
 def test_what_a_newer_server_says_more_is_ignored() -> None:
     driven = Driven(Response(200, b'{"status":"ok","mood":{"fine":true}}'))
     assert driven.run(health(driven.core)).status == "ok"

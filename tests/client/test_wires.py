@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure import Denied, Indeterminate, Invalid, Overloaded, TenureError
+from tenure import AsyncClient, Client, Closed, Denied, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.client import ClientSettings, Request, WireError
 from tenure.client.async_wire import AiohttpWire
 from tenure.client.blocking_wire import Urllib3Wire
@@ -215,14 +215,90 @@ async def test_waiting_for_a_connection_has_an_end_and_sent_nothing(
     await asyncio.gather(*held, return_exceptions=True)
 
 
-async def test_a_closed_client_sends_nothing(kind: str, real: Running) -> None:
-    client = make_client(kind, real.url, settings=ONCE)
+async def test_a_closed_client_says_so_at_once(kind: str, real: Running) -> None:
+    client = make_client(kind, real.url, settings=ClientSettings(backoff_min_ms=60_000, backoff_max_ms=60_000))
     await client.health()
+    feeds = [client.inner.watch("t"), client.inner.events("t"), client.inner.work("t")]
     await client.close()
-    with pytest.raises(Overloaded) as caught:
-        await client.produce("t", [1])
-    assert caught.value.code == "unreachable"
+    for call in (client.produce("t", [1]), client.topic("t"), *(Both(feed).next() for feed in feeds)):
+        with pytest.raises(Closed) as caught:
+            await asyncio.wait_for(call, 5)
+        assert caught.value.code == "client_closed"
     await client.close()
+
+
+async def test_an_answer_that_drips_has_an_end(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b" ")
+            await asyncio.sleep(0.01)
+
+    url = await odd_server(answer)
+    async with make_client(kind, url, settings=ClientSettings(attempts_max=1, answer_ms=200)) as client:
+        with pytest.raises(Indeterminate):
+            await asyncio.wait_for(client.produce("t", [1]), 10)
+
+
+async def test_a_gateway_whose_server_is_away_is_waited_out(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        event = b'event: gap\nid: 1\ndata: {"topic":"t","reason":"r"}\n\n'
+        head = b"200 OK\r\ncontent-type: text/event-stream" if asked > 2 else b"502 Bad Gateway"
+        body = event if asked > 2 else b"<html>"
+        writer.write(b"HTTP/1.1 %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(body), body))
+        await writer.drain()
+        writer.close()
+
+    client = make_client(kind, await odd_server(answer), settings=ClientSettings(attempts_max=1, reconnect_max_ms=1))
+    async with client:
+        with pytest.raises(Overloaded) as caught:
+            await client.health()
+        assert (caught.value.code, caught.value.detail) == ("unreachable", {"status": 502})
+        async with Both(client.inner.events("t")) as events:
+            assert (await events.next()).reason == "r"
+
+
+async def test_a_page_in_place_of_a_stream_is_told(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+    page = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n<html>"
+    client = make_client(kind, await odd_server(saying(page)), settings=ONCE)
+    async with client, Both(client.inner.work("q")) as work:
+        with pytest.raises(TenureError) as caught:
+            await work.next()
+        assert caught.value.code == "bad_answer"
+
+
+def test_an_async_client_says_that_it_stays_on_one_loop(real: Running) -> None:
+    client = AsyncClient(real.url)
+
+    async def on_another_loop() -> None:
+        with pytest.raises(Invalid, match="one per loop"):
+            await client.health()
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(client.health())
+        second.run(on_another_loop())
+        first.run(client.close())
+
+
+@pytest.mark.parametrize("path", ["/v0", "/v0/", "/queues/v0", ":0"])
+def test_a_url_that_cannot_be_meant_is_refused(path: str) -> None:
+    with pytest.raises(Invalid):
+        Client(f"http://127.0.0.1{path}")
+
+
+def test_a_refused_connection_is_told_by_its_address() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}", settings=ONCE) as client, pytest.raises(Overloaded) as caught:
+            client.health()
+    assert f": 127.0.0.1:{port}: " in caught.value.message
 
 
 async def test_a_prefix_in_the_url_is_kept(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:

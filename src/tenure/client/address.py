@@ -38,8 +38,13 @@ def parse_address(url: str) -> Address:
         raise Invalid(f"url must be like http://127.0.0.1:4000; got {shown(url)}", field="url")
     if parts.username is not None or parts.password is not None:
         raise Invalid("url must hold no user and no password: give the key as key=", field="url")
+    prefix = parts.path.rstrip("/")
+    if prefix.endswith("/v0"):
+        raise Invalid(f"url must end before /v0, which the client adds itself; got {shown(url)}", field="url")
+    if port == 0:
+        raise Invalid(f"url must name the port that the server listens on; got {shown(url)}", field="url")
     default = 443 if parts.scheme == "https" else 80
-    return Address(parts.scheme, parts.hostname, port or default, parts.path.rstrip("/"))
+    return Address(parts.scheme, parts.hostname, port or default, prefix)
 
 
 def headers_of(key: str | None) -> dict[str, str]:

@@ -40,6 +40,7 @@ _BY_STATUS: dict[int, type[TenureError]] = {
     429: Overloaded,
     503: Closed,
 }
+_GATEWAY = frozenset({502, 503, 504})
 _BY_CODE: dict[str, type[TenureError]] = {
     "indeterminate": Indeterminate,
     "corrupt": Corrupt,
@@ -77,6 +78,11 @@ def error_of(response: Response) -> TenureError:
         said = _decode_error(response.body).error
     except msgspec.DecodeError:
         said = _Said()
+    if not said.code and response.status in _GATEWAY:
+        message = f"something in between answered {response.status}: the server behind it is away"
+        away = Overloaded(message, code="unreachable")
+        away.detail = {"status": response.status}
+        return away
     message = said.message or f"the server answered {response.status} and said no more"
     return by_code(response.status, said.code, message, said.detail)
 

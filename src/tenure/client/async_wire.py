@@ -7,6 +7,7 @@ decided in `tenure.client.retry` and nowhere else.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any
 
@@ -15,6 +16,7 @@ import aiohttp
 from tenure.client.address import headers_of, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncStream, Request, Response, WireError
+from tenure.errors import Invalid
 
 __all__ = ["AiohttpWire"]
 
@@ -33,12 +35,14 @@ class AiohttpWire:
         self._settings = settings
         self._tls = tls if tls is not None else True
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     def _open_session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
         if self._session is None:
             if self._closed:
-                raise WireError("this client is closed", sent=False)
+                raise WireError("this client is closed: make another one", sent=False, closed=True)
             settings = self._settings
             connector = aiohttp.TCPConnector(
                 limit=settings.connections_max + settings.streams_max,
@@ -52,6 +56,9 @@ class AiohttpWire:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             self._session._retry_connection = False
+            self._loop = loop
+        elif self._loop is not loop:
+            raise Invalid("an AsyncClient stays on the loop that used it first: make one per loop, or use Client")
         return self._session
 
     def _request(self, request: Request, timeout: aiohttp.ClientTimeout) -> Any:
@@ -69,14 +76,15 @@ class AiohttpWire:
 
     async def send(self, request: Request) -> Response:
         settings = self._settings
+        answer_s = (settings.answer_ms + request.wait_ms) / 1000
         timeout = aiohttp.ClientTimeout(
-            connect=settings.acquire_ms / 1000,
-            sock_connect=settings.connect_ms / 1000,
-            sock_read=(settings.answer_ms + request.wait_ms) / 1000,
+            connect=settings.acquire_ms / 1000, sock_connect=settings.connect_ms / 1000, sock_read=answer_s
         )
         try:
             async with self._request(request, timeout) as response:
-                body = await _bounded(response, settings.response_bytes_max)
+                whole = response.content.is_eof()  # as most are, and cost no timer
+                async with asyncio.timeout(None if whole else answer_s):
+                    body = await _bounded(response, settings.response_bytes_max)
                 return Response(response.status, body, response.headers)
         except (aiohttp.ClientError, OSError) as error:
             raise _wire_error(error) from error

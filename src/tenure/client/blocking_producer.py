@@ -8,6 +8,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from tenure.client.config import careful_queue
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
 from tenure.client.put import Given, Put, outcomes
@@ -47,6 +48,7 @@ class Producer:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
         self._client = client
+        self._config = careful_queue(self.topic) if self.settings.create else None
         self._gather: Gather[_Gate] = Gather(self.settings, tell=_tell)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
@@ -185,7 +187,9 @@ class Producer:
         while parts:
             part = parts.pop(0)
             try:
-                produced = self._client.produce(self.topic, [put.text for put in part], create=self.settings.create)
+                produced = self._client.produce(
+                    self.topic, [put.text for put in part], create=self.settings.create, config=self._config
+                )
             except Exception as error:
                 with self._lock:
                     parts[:0] = self._gather.refused(part, error)

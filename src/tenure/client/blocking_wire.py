@@ -10,6 +10,7 @@ import contextlib
 import os
 import ssl
 import threading
+import time
 from typing import Any
 
 import urllib3
@@ -33,7 +34,17 @@ class _Here(threading.local):
 _here = _Here()
 
 
-class _PlainConnection(HTTPConnection):
+class _At:
+    """Says where it leads, in the messages of urllib3 too."""
+
+    host: Any
+    port: Any
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class _PlainConnection(_At, HTTPConnection):
     def send(self, data: Any) -> None:
         if self.sock is None:
             self.connect()
@@ -41,19 +52,15 @@ class _PlainConnection(HTTPConnection):
         super().send(data)
 
 
-class _TlsConnection(HTTPSConnection):
-    def send(self, data: Any) -> None:
-        if self.sock is None:
-            self.connect()
-        _here.sent = True
-        super().send(data)
+class _TlsConnection(_PlainConnection, HTTPSConnection):
+    pass
 
 
-class _PlainPool(urllib3.HTTPConnectionPool):
+class _PlainPool(_At, urllib3.HTTPConnectionPool):
     ConnectionCls = _PlainConnection  # pyright: ignore[reportAssignmentType]
 
 
-class _TlsPool(urllib3.HTTPSConnectionPool):
+class _TlsPool(_At, urllib3.HTTPSConnectionPool):
     ConnectionCls = _TlsConnection  # pyright: ignore[reportAssignmentType]
 
 
@@ -74,7 +81,7 @@ class Urllib3Wire:
     def _pool(self, *, streams: bool) -> urllib3.HTTPConnectionPool:
         with self._lock:
             if self._closed:
-                raise WireError("this client is closed", sent=False)
+                raise WireError("this client is closed: make another one", sent=False, closed=True)
             if self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._calls = self._make_pool(self._settings.connections_max)
@@ -90,14 +97,16 @@ class Urllib3Wire:
         return _TlsPool(address.host, address.port, maxsize=connections_max, block=True, ssl_context=self._tls)
 
     def send(self, request: Request) -> Response:
-        settings = self._settings
-        response = self._open(request, self._pool(streams=False), read_ms=settings.answer_ms + request.wait_ms)
-        return Response(response.status, _bounded(response, settings.response_bytes_max), _headers(response))
+        settings, answer_ms = self._settings, self._settings.answer_ms + request.wait_ms
+        response = self._open(request, self._pool(streams=False), read_ms=answer_ms)
+        body = _bounded(response, settings.response_bytes_max, answer_ms=answer_ms)
+        return Response(response.status, body, _headers(response))
 
     def open(self, request: Request) -> Stream:
         asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
-        response = self._open(asked, self._pool(streams=True), read_ms=self._settings.stream_idle_ms)
-        body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX)
+        idle_ms = self._settings.stream_idle_ms
+        response = self._open(asked, self._pool(streams=True), read_ms=idle_ms)
+        body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX, answer_ms=idle_ms)
         return _Urllib3Stream(response, Response(response.status, body, _headers(response)))
 
     def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_ms: int) -> urllib3.BaseHTTPResponse:
@@ -120,7 +129,7 @@ class Urllib3Wire:
                 decode_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise WireError(str(error) or type(error).__name__, sent=_here.sent) from error
+            raise _wire_error(error, sent=_here.sent) from error
 
     def close(self) -> None:
         with self._lock:
@@ -143,7 +152,7 @@ class _Urllib3Stream:
             with self._reading:
                 return self._opened.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise WireError(str(error) or type(error).__name__, sent=True) from error
+            raise _wire_error(error, sent=True) from error
 
     def close(self) -> None:
         with contextlib.suppress(ValueError, RuntimeError, OSError):
@@ -153,24 +162,35 @@ class _Urllib3Stream:
             self._opened.release_conn()
 
 
-def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
-    """The whole body, and the connection back in its pool. Raises WireError where it is longer than allowed."""
+def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_ms: int) -> bytes:
+    """The whole body, and the connection back in its pool. Raises WireError where it is longer, or takes longer, than
+    allowed: the socket's own timeout begins anew with every byte.
+    """
     chunks: list[bytes] = []
-    room = bytes_max
+    room, until_s = bytes_max, time.monotonic() + answer_ms / 1000
     try:
-        while room >= 0 and (chunk := response.read(_CHUNK_BYTES)):
+        while chunk := response.read1(_CHUNK_BYTES):
             chunks.append(chunk)
             room -= len(chunk)
+            if room < 0:
+                raise WireError(f"the answer is longer than {bytes_max} bytes", sent=True)
+            if time.monotonic() > until_s:
+                raise WireError(f"the answer took longer than {answer_ms} ms", sent=True)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         response.close()
-        raise WireError(str(error) or type(error).__name__, sent=True) from error
+        raise _wire_error(error, sent=True) from error
+    except BaseException:  # half an answer is left in the connection: nobody may use it again
+        response.close()
+        raise
     finally:
-        if room < 0:
-            response.close()
         response.release_conn()
-    if room < 0:
-        raise WireError(f"the answer is longer than {bytes_max} bytes", sent=True)
     return b"".join(chunks)
+
+
+def _wire_error(error: Exception, *, sent: bool) -> WireError:
+    """In the words of the error, without the tuples that urllib3 makes of some."""
+    words = " ".join(map(str, error.args)) if isinstance(error, urllib3.exceptions.ProtocolError) else str(error)
+    return WireError(words or type(error).__name__, sent=sent)
 
 
 def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:

@@ -32,7 +32,17 @@ __all__ = [
 
 SEQS_MAX = 1_000
 JsonText = bytes
-_encode = msgspec.json.Encoder().encode
+
+
+def _model(value: Any) -> msgspec.Raw:
+    """A pydantic model, wherever it stands in a value."""
+    dump = getattr(type(value), "model_dump_json", None)
+    if dump is None:
+        raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+    return msgspec.Raw(dump(value).encode())
+
+
+_encode = msgspec.json.Encoder(enc_hook=_model).encode
 _look = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -40,10 +50,9 @@ def json_text(value: Any) -> JsonText:
     """A value as JSON text. Raises Invalid where it has no such form."""
     if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
         return _checked(bytes(value))
-    dump = getattr(type(value), "model_dump_json", None)
     try:
-        return dump(value).encode() if dump is not None else _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
         raise Invalid(f"this value cannot be written as JSON: {error}") from error
 
 
@@ -103,7 +112,7 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
     """A body from values of ours; None stands for what was left out."""
     try:
         return _encode({name: value for name, value in fields.items() if value is not None})
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise Invalid(f"this cannot be sent: {error}") from error
 
 

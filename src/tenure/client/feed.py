@@ -48,11 +48,15 @@ def error_in(frame: Frame) -> TenureError:
 
 
 def opened(request: Request) -> Plan[Any]:
-    """Open a stream. Raises the error that the server answers with instead."""
+    """Open a stream. Raises the error that the server answers with instead, and where something else answers."""
     stream = yield Open(request)
     if stream.response.status != 200:
         stream.close()
         raise error_of(stream.response)
+    kind = stream.response.headers.get("content-type", "text/event-stream")
+    if not kind.startswith("text/event-stream"):
+        stream.close()
+        raise TenureError(f"this is no stream but {kind}: is the URL that of a Tenure server?", code="bad_answer")
     return stream
 
 

@@ -43,7 +43,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     linger_ms: float = 0
     """How long the first put after a pause waits for others, at most 5; during a request they gather anyway."""
     create: bool = True
-    """Whether a put may create the topic."""
+    """Whether a put may create the topic, then as the careful queue of `careful_queue`."""
 
     def __post_init__(self) -> None:
         for name in ("batch_records_max", "batch_bytes_max", "record_bytes_max", "pending_bytes_max"):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from tenure.client.config import careful_queue
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
 from tenure.client.put import Put, outcomes
@@ -51,6 +52,7 @@ class AsyncProducer:
         self.sent_count = 0
         """Requests so far."""
         self._client = client
+        self._config = careful_queue(self.topic) if self.settings.create else None
         self._gather: Gather[_Waiter] = Gather(self.settings, tell=_tell)
         self._sender: asyncio.Task[None] | None = None
         self._landed = asyncio.Event()
@@ -187,7 +189,7 @@ class AsyncProducer:
             self.sent_count += 1
             try:
                 produced = await self._client.produce(
-                    self.topic, [put.text for put in part], create=self.settings.create
+                    self.topic, [put.text for put in part], create=self.settings.create, config=self._config
                 )
             except Exception as error:
                 parts[:0] = self._gather.refused(part, error)

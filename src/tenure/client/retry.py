@@ -14,16 +14,19 @@ first, so whatever ends the retries then is raised as Indeterminate. A read chan
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeVar
 
 import msgspec
 
-from tenure.client.answers import error_of, is_ours
+from tenure.client.answers import decode, error_of, is_ours
 from tenure.client.core import Core
 from tenure.client.plan import Plan, Send, Sleep
 from tenure.client.wire import Request, Response, WireError
-from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 
-__all__ = ["Answered", "Repeat", "backoff_s", "exchange", "settled"]
+__all__ = ["Answered", "Repeat", "backoff_s", "exchange", "reply_of", "settled", "unreached"]
+
+T = TypeVar("T")
 
 
 class Repeat(Enum):
@@ -88,6 +91,17 @@ def settled(answered: Answered) -> Answered:
     return answered
 
 
+def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repeat) -> T:
+    """What a success says. Raises as `settled`, and where it makes no sense: TenureError (``bad_answer``) on a read,
+    else Indeterminate, because whoever answered may or may not have carried it out.
+    """
+    response = settled(answered).response
+    try:
+        return decode(decoder, response)
+    except TenureError as error:
+        raise error if repeat is Repeat.READ else _unknown(error) from error
+
+
 def backoff_s(core: Core, count: int, *, min_ms: int, max_ms: int) -> float:
     """How long to wait before the n-th repeat: full jitter, so that many clients do not come back together."""
     return core.chance() * min(min_ms * 2.0 ** min(count - 1, 32), max_ms) / 1000
@@ -101,13 +115,19 @@ def _wait_s(core: Core, attempt: _Attempt, count: int) -> float:
     return after_s * (1 + core.chance())
 
 
+def unreached(error: WireError) -> TenureError:
+    """What a caller is told where the server was not reached."""
+    if error.closed:
+        return Closed(error.message, code="client_closed")
+    return Overloaded(f"the server cannot be reached: {error.message}", code="unreachable")
+
+
 def _broken(error: WireError) -> _Attempt:
     """The network failed."""
     if error.sent:
         lost = Overloaded(f"no answer came: {error.message}", code="unreachable")
         return _Attempt(None, lost, unknown=True, again=True)
-    why = f"the server cannot be reached: {error.message}"
-    return _Attempt(None, Overloaded(why, code="unreachable"), again=True)
+    return _Attempt(None, unreached(error), again=not error.closed)
 
 
 def _judge(response: Response) -> _Attempt:

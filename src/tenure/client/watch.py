@@ -16,14 +16,14 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
-from tenure.client.answers import decode, decode_text
+from tenure.client.answers import decode_text
 from tenure.client.calls.calling import posting
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
 from tenure.client.feed import error_in, opened
 from tenure.client.plan import Plan, Read, Sleep
 from tenure.client.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
-from tenure.client.retry import Repeat, backoff_s, exchange, settled
+from tenure.client.retry import Repeat, backoff_s, exchange, reply_of, unreached
 from tenure.client.sse import Frame, FrameReader
 from tenure.client.wire import Request, WireError
 from tenure.core.names import check_topic_name
@@ -68,7 +68,8 @@ class _Resuming(ABC, Generic[T]):
             try:
                 yield from self._read()
             except WireError as error:
-                yield from self._rest(Overloaded(f"the stream broke: {error.message}", code="disconnected"))
+                broken = Overloaded(f"the stream broke: {error.message}", code="disconnected")
+                yield from self._rest(unreached(error) if error.closed else broken)
             except (Overloaded, Closed) as error:
                 yield from self._rest(error)
         item, frame_id = self._ready.popleft()
@@ -99,6 +100,8 @@ class _Resuming(ABC, Generic[T]):
             self.stream = None
         if self._ready:
             return
+        if error.code == "client_closed":
+            raise error
         now_s, settings = self._core.now_s(), self._core.settings
         if not self._broken_count:
             self._broken_since_s = now_s
@@ -164,7 +167,7 @@ class Watch(_Resuming[WatchEvent]):
             if name not in self._gone
         }
         request = posting(query_of("/v0/watch", lenient=bool(self._url)), {"topics": begins, **self._options})
-        session = decode(_session, settled((yield from exchange(self._core, request, Repeat.READ))).response)
+        session = reply_of(_session, (yield from exchange(self._core, request, Repeat.READ)), Repeat.READ)
         self._url = session.stream_url
         for name in begins.keys() - session.topics.keys():  # deleted while we were away
             self._gone.add(name)

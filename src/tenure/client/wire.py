@@ -31,12 +31,15 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 
 class WireError(Exception):
-    """The network failed. ``sent`` is False only where not one byte of the request can have reached the server."""
+    """The network failed. ``sent`` is False only where not one byte of the request can have reached the server.
+    ``closed`` says that the client itself was closed, so that no repeat can help.
+    """
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, closed: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.sent = sent
+        self.closed = closed
 
 
 class Stream(Protocol):

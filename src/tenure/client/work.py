@@ -12,6 +12,7 @@ from tenure.client.encode import path_of, query_of
 from tenure.client.feed import error_in, opened
 from tenure.client.plan import Plan, Read
 from tenure.client.replies import Job
+from tenure.client.retry import unreached
 from tenure.client.sse import FrameReader
 from tenure.client.wire import Request, WireError
 from tenure.core.values import check_whole
@@ -49,8 +50,7 @@ class Work:
             try:
                 self.stream = yield from opened(self._request)
             except WireError as error:
-                why = f"the server cannot be reached: {error.message}"
-                raise Overloaded(why, code="unreachable") from error
+                raise unreached(error) from error
 
     def next(self) -> Plan[list[Job] | None]:
         """The jobs that came next, none of them in a heartbeat; None where the server ended the stream."""

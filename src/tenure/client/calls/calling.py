@@ -7,11 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.client.answers import decode
 from tenure.client.core import Core
 from tenure.client.encode import body_of
 from tenure.client.plan import Plan
-from tenure.client.retry import Repeat, exchange, settled
+from tenure.client.retry import Repeat, exchange, reply_of
 from tenure.client.wire import Request
 
 __all__ = ["ask", "posting", "tell"]
@@ -26,11 +25,10 @@ def posting(path: str, fields: Mapping[str, Any], *, method: str = "POST", wait_
 
 def ask(core: Core, path: str, decoder: msgspec.json.Decoder[T]) -> Plan[T]:
     """Read something."""
-    answered = settled((yield from exchange(core, Request("GET", path), Repeat.READ)))
-    return decode(decoder, answered.response)
+    return reply_of(decoder, (yield from exchange(core, Request("GET", path), Repeat.READ)), Repeat.READ)
 
 
 def tell(core: Core, request: Request, decoder: msgspec.json.Decoder[T], repeat: Repeat) -> Plan[tuple[T, bool]]:
     """Send a request; returns its reply, and whether an earlier copy of it may have arrived."""
-    answered = settled((yield from exchange(core, request, repeat)))
-    return decode(decoder, answered.response), answered.repeated
+    answered = yield from exchange(core, request, repeat)
+    return reply_of(decoder, answered, repeat), answered.repeated

@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec.json import Decoder
 
-from tenure.client.answers import decode
 from tenure.client.calls.calling import posting, tell
 from tenure.client.config import check_config
 from tenure.client.core import Core
 from tenure.client.encode import body_of, path_of, query_of, records_text, seqs_of
 from tenure.client.plan import Plan, Take
 from tenure.client.replies import DeletedRecords, Diff, Produced
-from tenure.client.retry import Answered, Repeat, exchange, settled
+from tenure.client.retry import Answered, Repeat, exchange, reply_of
 from tenure.client.wire import Request
 from tenure.core.names import check_client_id, check_key, check_node
 from tenure.errors import Conflict, Invalid
@@ -86,7 +85,7 @@ def _body(records: bytes, more: Mapping[str, Any]) -> bytes:
 def _append(core: Core, topic: str, path: str, body: bytes) -> Plan[Produced]:
     answered = yield from exchange(core, Request("POST", path, body), Repeat.SAFE)
     earlier = _earlier_copy(topic, answered)
-    return earlier if earlier is not None else decode(_produced, settled(answered).response)
+    return earlier if earlier is not None else reply_of(_produced, answered, Repeat.SAFE)
 
 
 def _earlier_copy(topic: str, answered: Answered) -> Produced | None:
