@@ -66,7 +66,8 @@ async def test_another_type_is_a_conflict(client: Both, name: str) -> None:
 
 async def test_values_become_json_and_json_stays_as_it_is(client: Both, name: str) -> None:
     odd = b'{ "b" : 1e400, "a": "\\ud800" }'
-    given = [Email("you"), Note("hi"), Model(number=1), {"a": [Model(number=2), None]}, "text", 7, odd, Record(data=b" [ 1 ] ")]
+    models = {"a": [Model(number=2), None]}
+    given = [Email("you"), Note("hi"), Model(number=1), models, "text", 7, odd, Record(data=b" [ 1 ] ")]
     produced = await client.produce(name, given)
     assert (produced.count, list(produced.seqs), produced.created, produced.deduped) == (8, [*range(1, 9)], True, False)
     found = await client.diff(name)
