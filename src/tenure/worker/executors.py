@@ -147,13 +147,14 @@ class ProcessPlaces:
 
 def places_for(task: Handler[Any], app: App, *, timing: Timing, settings: WorkerSettings) -> Places:
     """The places that a task asks for. Raises Invalid where it wants processes and its app has no name to import."""
+    concurrency = settings.concurrency_of(task.options.concurrency)
     match task.options.run:
         case "loop":
             return LoopPlaces()
         case "thread":
-            return ThreadPlaces(task.options.concurrency, name=task.queue)
+            return ThreadPlaces(concurrency, name=task.queue)
         case "process":
-            return ProcessPlaces(name_of(app), task.options.concurrency, timing=timing, settings=settings)
+            return ProcessPlaces(name_of(app), concurrency, timing=timing, settings=settings)
 
 
 def _nothing() -> None:

@@ -20,16 +20,23 @@ log = logging.getLogger("tenure.worker")
 def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)) -> int:
     """Run ``command`` and start it again when a Python file below ``folders`` changes; returns its last exit code.
 
-    SIGTERM and SIGINT end it, and the worker drains. One that ends by itself is started again at the next change, so
-    that a syntax error is mended by saving. Raises Invalid where watchfiles is missing.
+    SIGTERM and SIGINT end it, and the worker drains; a second one ends it at once. A worker that ends by itself is
+    started again at the next change, so that a syntax error is mended by saving. Raises Invalid where watchfiles is
+    missing.
     """
     try:
         from watchfiles import PythonFilter, watch
     except ModuleNotFoundError as error:
         raise Invalid("reloading needs watchfiles: pip install 'tenure[reload]'") from error
     ending = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     process = _start(command)
+
+    def end(*_: object) -> None:
+        if ending.is_set():
+            process.terminate()
+        ending.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         changes = watch(*folders, watch_filter=PythonFilter(), stop_event=ending, raise_interrupt=False)
         for change in changes:

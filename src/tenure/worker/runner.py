@@ -68,7 +68,7 @@ class Runner:
         self._running: dict[HeldJob, asyncio.Task[Verdict | None]] = {}
         self._draining = False
         self._idle = asyncio.Event()
-        self._concurrency = min(options.concurrency, settings.concurrency or options.concurrency)
+        self._concurrency = settings.concurrency_of(options.concurrency)
         self._depth = _depth(options, self._concurrency)
         self._bucket = None if options.rate is None else Bucket(options.rate, timing.now_ms())
         self._pacing: asyncio.Task[None] | None = None

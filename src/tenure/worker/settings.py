@@ -50,5 +50,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
             if type(value) is not int or value < least:
                 raise Invalid(f"{name} must be a whole number, {least} or more; got {shown(value)}", field=name)
 
+    def concurrency_of(self, task_concurrency: int) -> int:
+        """How many jobs of a task run at once, by its own limit and the one over all tasks."""
+        return min(task_concurrency, self.concurrency or task_concurrency)
+
 
 _MAY_BE_ZERO = frozenset({"concurrency", "drain_ms", "cancel_ms", "flush_ms", "reconnect_min_ms"})

@@ -24,6 +24,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def children(pid: int) -> list[str]:
+    return [child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+
+
 def test_a_child_that_is_killed_fails_its_job_and_is_replaced(work: Work) -> None:
     """Whoever did it, be it a full memory or a person: the job is given back with the reason (fault 38)."""
     worker = work.worker(queues=("process",), knobs={"process": {"concurrency": 1}})
@@ -41,6 +45,14 @@ def test_a_child_that_is_killed_fails_its_job_and_is_replaced(work: Work) -> Non
     work.open()
     until(lambda: work.server.is_done("process"), "it is done")
     assert worker.stop() == 0
+
+
+def test_no_more_processes_than_jobs_of_the_worker_are_started(work: Work) -> None:
+    worker = work.worker(queues=("process",), knobs={"process": {"concurrency": 3}}, concurrency=1)
+    work.server.put("process", *({"n": n} for n in range(5)))
+    work.journal.wait_for("end", count=5)
+    assert len({line.pid for line in work.journal.lines("end")}) == 1
+    assert len(children(worker.process.pid)) == 1
 
 
 def test_a_job_that_takes_all_memory_takes_its_child_and_no_other_job(work: Work) -> None:

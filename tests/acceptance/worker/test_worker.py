@@ -45,6 +45,18 @@ app = App(os.environ["WORK_URL"])
 def talk(text: str, ctx: Context) -> None:
     ctx.logger.info(text)
 """
+WAITING = """
+import asyncio, os
+from tenure import App
+
+app = App(os.environ["WORK_URL"])
+
+@app.task("script")
+async def wait(text: str) -> None:
+    with open(os.environ["WORK_JOURNAL"], "a") as file:
+        file.write(text + "\\n")
+    await asyncio.sleep(3_600)
+"""
 GUARDED = 'if __name__ == "__main__":\n    raise SystemExit(app.run())'
 
 
@@ -109,6 +121,19 @@ def test_a_change_starts_the_worker_anew(work: Work) -> None:
             if "good bye" in work.journal.path.read_text():
                 break
         wait_for(work, "good bye")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_second_signal_ends_a_worker_that_is_reloaded_at_once(work: Work) -> None:
+    pytest.importorskip("watchfiles")
+    (work.directory / "waiting.py").write_text(WAITING)
+    put(work, "begun")
+    command = ("-m", "tenure.cli.main", "worker", "waiting:app", "--reload", "--drain", "1h")
+    with running(work, *command, folder=work.directory) as process:
+        wait_for(work, "begun")
+        process.send_signal(signal.SIGINT)
+        until(lambda: "stopping" in (work.directory / "log").read_text(), "it drains")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
 
