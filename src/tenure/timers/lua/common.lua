@@ -119,7 +119,7 @@ local function held(first, width)
     local t = unpacked(id, metas[i])
     if t and t.version ~= tonumber(ARGV[at + 2]) then
       places[i] = 2
-    elseif not t or t.token ~= ARGV[at + 1] or seen[id] then
+    elseif not t or t.token == '' or t.token ~= ARGV[at + 1] or seen[id] then
       places[i] = 1
     else
       places[i], t.at, seen[id] = 0, at, true
