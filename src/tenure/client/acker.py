@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, assert_never
@@ -19,7 +20,7 @@ from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, Overloaded
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
 
-__all__ = ["Acker", "Leased"]
+__all__ = ["Acker", "Leased", "Settling"]
 
 
 class Leased(Protocol):
@@ -30,6 +31,19 @@ class Leased(Protocol):
 
     @property
     def lease_id(self) -> str | None: ...
+
+
+class Settling(Protocol):
+    """Whoever keeps jobs on leases, besides a broker: what the requests go through."""
+
+    @property
+    def ack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
+
+    @property
+    def nack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
+
+    @property
+    def extend(self) -> Callable[..., Coroutine[Any, Any, Extended]]: ...
 
 
 class _Ack(msgspec.Struct, frozen=True):
@@ -65,7 +79,7 @@ class Acker:
     """
 
     def __init__(
-        self, client: AsyncClient, topic: str, *, node: str | None = None, **options: Unpack[AckerOptions]
+        self, client: AsyncClient | Settling, topic: str, *, node: str | None = None, **options: Unpack[AckerOptions]
     ) -> None:
         self.topic = check_topic_name(topic)
         self.settings = AckerSettings(**options)

@@ -7,9 +7,10 @@ is told. Nothing waits: back-offs, delays and schedules pass when the test says 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -31,9 +32,14 @@ from tenure.worker.options import HELD_MAX
 from tenure.worker.periodic import PeriodicLoop
 from tenure.worker.queue_side import QueueSide
 from tenure.worker.side import Side
-from tenure.worker.task import Task
+from tenure.worker.timer import TimerTask
+from tenure.worker.timer_payload import unpack
 from tenure.worker.timing import Timing
 from tenure.worker.verdict import Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from tenure.testing.fake_timers import FakeTimers
+    from tenure.timers.model import State, TimerInfo
 
 __all__ = ["AppTester", "DeadLetter", "QueuedJob"]
 
@@ -53,6 +59,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
     tag: str | None = None
     meta: dict[str, Any] = {}
     deliver_at: int | None = None
+    timer_id: str | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -64,10 +71,12 @@ class DeadLetter(msgspec.Struct, frozen=True):
     deliveries: int
     tag: str | None = None
     meta: dict[str, Any] = {}
+    timer_id: str | None = None
 
 
 class AppTester:
-    """Runs an app in a test. Inside the block, the app's puts go to a broker in memory; afterwards it is as before.
+    """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a Redis in
+    memory; afterwards it is as before.
 
     Leases are taken for a day, as if heartbeats renewed them. Handlers of processes run in threads of the test.
     """
@@ -76,6 +85,7 @@ class AppTester:
         self.app = app
         self.clock = clock or ManualClock()
         self.timing = ManualTiming(self.clock)
+        self._timers: FakeTimers | None = None
         self._stack = AsyncExitStack()
         self._posts: list[_Post] = []
 
@@ -84,12 +94,11 @@ class AppTester:
         wire = AppWire(broker)
         self.client = AsyncClient(node=_NODE, wire=wire)
         blocking = Client(node=_NODE, wire=ThreadWire(wire, asyncio.get_running_loop()))
-        await self._stack.enter_async_context(self.app.through(self.client, blocking))
+        timers = self.timers if any(isinstance(task, TimerTask) for task in self.app.handlers.values()) else None
+        await self._stack.enter_async_context(self.app.through(self.client, blocking, timers=timers))
         await self.app.declare()
-        link = Link("memory")
         self._posts = [
-            _Post(task, QueueSide(self.client, task.options, link=link), self.timing, self.app, self._stack)
-            for task in self.app.tasks.values()
+            _Post(task, self._side(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()
         ]
         self._periodic = PeriodicLoop(self.app, self.client, self.timing)
         return self
@@ -98,6 +107,15 @@ class AppTester:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    @property
+    def timers(self) -> FakeTimers:
+        """What keeps the timers of the app."""
+        if self._timers is None:
+            from tenure.testing.fake_timers import FakeTimers
+
+            self._timers = FakeTimers(self.clock)
+        return self._timers
 
     async def run_until_idle(self, *, jobs_max: int = 10_000) -> int:
         """Fire what is due and handle everything claimable, until there is nothing more; returns how many deliveries.
@@ -117,9 +135,14 @@ class AppTester:
         """Let time pass for the broker and the app alike."""
         self.clock.advance(ms_of(duration, field="duration"))
 
-    async def jobs(self, queue: str | Task[Any], state: str | None = None) -> list[QueuedJob]:
-        """The jobs of a queue that are not done, by seq: all, or those that are ready, in_flight, delayed or parked."""
-        name = queue.queue if isinstance(queue, Task) else queue
+    async def jobs(self, queue: str | Handler[Any], state: str | None = None) -> list[QueuedJob]:
+        """The jobs of a queue that are not done, by seq: all, or those that are ready, in_flight, delayed or parked.
+
+        Of a timer's topic, the timers.
+        """
+        name = queue.queue if isinstance(queue, Handler) else queue
+        if isinstance(self.app.handlers.get(name), TimerTask):
+            return await self._waiting_timers(name, state)
         found: list[QueuedJob] = []
         for wanted in _STATES if state is None else (state,):
             cursor = None
@@ -130,9 +153,11 @@ class AppTester:
                     break
         return sorted(found, key=lambda job: job.seq)
 
-    async def dead(self, queue: str | Task[Any]) -> list[DeadLetter]:
+    async def dead(self, queue: str | Handler[Any]) -> list[DeadLetter]:
         """What was given up of a queue, in the order of its giving up; without a dead-letter topic, nothing is kept."""
-        name = queue.queue if isinstance(queue, Task) else queue
+        name = queue.queue if isinstance(queue, Handler) else queue
+        if isinstance(self.app.handlers.get(name), TimerTask):
+            return [_dead_timer(info) async for info in self._peek(name, "dead")]
         topic = (await self.client.topic(name)).config["dead_letter"]
         found: list[DeadLetter] = []
         from_seq = 0
@@ -146,6 +171,27 @@ class AppTester:
                 break
             from_seq = page.next_from_seq
         return found
+
+    async def _waiting_timers(self, topic: str, state: str | None) -> list[QueuedJob]:
+        now_ms = self.timing.wall_ms()
+        found = [_queued_timer(info, now_ms) async for info in self._peek(topic, "waiting")]
+        found += [_queued_timer(info, now_ms) async for info in self._peek(topic, "in_flight")]
+        return sorted((job for job in found if state in (None, job.state)), key=lambda job: job.seq)
+
+    async def _peek(self, topic: str, state: State) -> AsyncIterator[TimerInfo]:
+        offset = 0
+        while page := await self.timers.peek(topic, state=state, limit=_PAGE, offset=offset):
+            for info in page:
+                yield info
+            offset += len(page)
+
+    def _side(self, task: Handler[Any]) -> Side:
+        link = Link("memory")
+        if isinstance(task, TimerTask):
+            from tenure.worker.timer_side import TimerSide
+
+            return TimerSide(self.timers, task.options, link=link, node=_NODE)
+        return QueueSide(self.client, task.options, link=link)
 
     async def _queued(self, queue: str, seq: int) -> QueuedJob:
         job = await self.client.job(queue, seq)
@@ -195,6 +241,32 @@ class _Post:
             )
         except LeaseLost:
             return False
+
+
+def _queued_timer(info: TimerInfo, now_ms: int) -> QueuedJob:
+    data, meta = unpack(info.payload)
+    state = "in_flight" if info.state == "in_flight" else "delayed" if info.at_ms > now_ms else "ready"
+    return QueuedJob(
+        seq=info.version,
+        data=_decode(data),
+        state=state,
+        deliveries=info.deliveries,
+        meta={} if meta is None else _decode(meta),
+        deliver_at=info.at_ms if state == "delayed" else None,
+        timer_id=info.timer_id,
+    )
+
+
+def _dead_timer(info: TimerInfo) -> DeadLetter:
+    data, meta = unpack(info.payload)
+    return DeadLetter(
+        seq=info.version,
+        data=_decode(data),
+        reason=info.reason,
+        deliveries=info.deliveries,
+        meta={} if meta is None else _decode(meta),
+        timer_id=info.timer_id,
+    )
 
 
 def _letter(record: Any) -> DeadLetter:

@@ -1,4 +1,4 @@
-"""`App`: the tasks of a program by queue, the clients they put through, and what they ask of their queues."""
+"""`App`: the tasks and timers of a program by queue, what they put through, and what they ask of their queues."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare
 from tenure.worker.durations import Duration, ms_of
+from tenure.worker.handler import Handler
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
-from tenure.worker.options import TaskKnobs
+from tenure.worker.options import Knobs, TaskKnobs
 from tenure.worker.periodic import Periodic, Tick
+from tenure.worker.scheduling import AppTimers, OpenTimers
 from tenure.worker.sending import AsyncSending, BlockingSending
 from tenure.worker.task import Task, TaskOf
+from tenure.worker.timer import TimerOf
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
+    from tenure.timers.model import Cancelled, OnConflict, Scheduled
+    from tenure.timers.timers import Timers
 
-__all__ = ["App", "TaskDecorator"]
+__all__ = ["App", "TaskDecorator", "TimerDecorator"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,8 +55,21 @@ class TaskDecorator(Protocol):
     def __call__(self, handler: Callable[[T, Context], R], /) -> TaskOf[T, [T, Context], R]: ...
 
 
+class TimerDecorator(Protocol):
+    """What ``@app.timer(…)`` is: from a handler of one of three shapes to its TimerTask."""
+
+    @overload
+    def __call__(self, handler: Callable[[], R], /) -> TimerOf[None, [], R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[[T], R], /) -> TimerOf[T, [T], R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[[T, Context], R], /) -> TimerOf[T, [T, Context], R]: ...
+
+
 class App:
-    """Tasks, and the broker they work with.
+    """Tasks and timers, and the broker and the Redis they work with; ``redis`` is its address, or ``timers`` are given.
 
     Nothing is opened until it is needed. Close an app with ``async with app``, ``await app.close()`` or, where there is
     no loop, ``with app``. It belongs to one running event loop at a time; other threads use ``task.blocking``.
@@ -65,6 +83,8 @@ class App:
         node: str | None = None,
         tls: ssl.SSLContext | None = None,
         client_settings: ClientSettings | None = None,
+        redis: str | None = None,
+        timers: Timers | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.url = url
@@ -75,15 +95,21 @@ class App:
         self._node = node
         self._tls = tls
         self._settings = client_settings
-        self._tasks: dict[str, Task[Any]] = {}
+        self._handlers: dict[str, Handler[Any]] = {}
         self._periodics: dict[str, Periodic] = {}
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
+        self._timers = AppTimers(redis, timers, node=node)
+
+    @property
+    def handlers(self) -> MappingProxyType[str, Handler[Any]]:
+        """The tasks by queue and the timers by topic: no two of them have one name."""
+        return MappingProxyType(self._handlers)
 
     @property
     def tasks(self) -> MappingProxyType[str, Task[Any]]:
         """The tasks by queue."""
-        return MappingProxyType(self._tasks)
+        return MappingProxyType({name: task for name, task in self._handlers.items() if isinstance(task, Task)})
 
     @property
     def periodics(self) -> MappingProxyType[str, Periodic]:
@@ -101,6 +127,17 @@ class App:
             task = TaskOf[Any, Any, Any](self, queue, handler, knobs, names=sys._getframe(1).f_locals)
             self._add(task)
             return task
+
+        return decorate
+
+    def timer(self, topic: str, **knobs: Unpack[Knobs]) -> TimerDecorator:
+        """Decorate the function that handles the timers of ``topic``, which a Redis keeps; as `task` otherwise."""
+        check_topic_name(topic)
+
+        def decorate(handler: Callable[..., Any], /) -> TimerOf[Any, Any, Any]:
+            timer = TimerOf[Any, Any, Any](self, topic, handler, knobs, names=sys._getframe(1).f_locals)
+            self._add(timer)
+            return timer
 
         return decorate
 
@@ -154,10 +191,20 @@ class App:
         settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
         return AsyncClient(self.url, key=self._key, node=self._node, settings=settings, tls=self._tls)
 
+    @property
+    def timers(self) -> Timers:
+        """The app's timers on the running loop. Raises Invalid where it was given no Redis."""
+        return self._timers.on_loop().timers
+
+    def new_timers(self) -> OpenTimers:
+        """Further timers with connections of their own, to be closed by the caller."""
+        return self._timers.new()
+
     async def declare(self, *queues: str) -> None:
         """Create what is missing of the queues of these tasks, or of all; `declare.declare` says what else changes."""
-        for queue in queues or tuple(self._tasks):
-            await declare(self.client, self._tasks[queue].options)
+        tasks = self.tasks
+        for queue in queues or tuple(tasks):
+            await declare(self.client, tasks[queue].options)
 
     async def send(self, put: Put) -> list[int]:
         """Append what a task puts, through the middlewares."""
@@ -166,6 +213,21 @@ class App:
     def send_blocking(self, put: Put) -> list[int]:
         """The same through the blocking client."""
         return self._without_loop().send(put, self.middlewares)
+
+    async def schedule(self, put: Put, on_conflict: OnConflict = "replace") -> list[Scheduled]:
+        """Schedule what a timer schedules, through the middlewares."""
+        return await self._schedule(self._timers.on_loop(), put, on_conflict)
+
+    def schedule_blocking(self, put: Put, on_conflict: OnConflict = "replace") -> list[Scheduled]:
+        """The same for code without a loop."""
+        return self._timers.run_blocking(lambda opened: self._schedule(opened, put, on_conflict))
+
+    def cancel_blocking(self, topic: str, timer_id: str) -> Cancelled:
+        """Cancel a timer, for code without a loop."""
+        return self._timers.run_blocking(lambda opened: opened.timers.cancel(topic, timer_id))
+
+    async def _schedule(self, opened: OpenTimers, put: Put, on_conflict: OnConflict) -> list[Scheduled]:
+        return await opened.schedule(put, on_conflict, self.middlewares, self.stats)
 
     def run(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, drain: Duration = "25s"
@@ -184,17 +246,21 @@ class App:
         sending, self._sending = self._sending, None
         if sending is not None:
             await sending.close()
+        await self._timers.close()
         if self._blocking is not None:
             await asyncio.to_thread(self._close_blocking)
 
     @asynccontextmanager
-    async def through(self, client: AsyncClient, blocking_client: Client) -> AsyncIterator[None]:
-        """Use these clients for as long as the block runs, and close them at its end; for tests."""
+    async def through(
+        self, client: AsyncClient, blocking_client: Client, *, timers: Timers | None = None
+    ) -> AsyncIterator[None]:
+        """Use these for as long as the block runs, and close them at its end; for tests."""
         before = self._sending, self._blocking
         self._sending = AsyncSending(client, asyncio.get_running_loop(), self.stats)
         self._blocking = BlockingSending(blocking_client)
         try:
-            yield
+            async with self._timers.through(timers):
+                yield
         finally:
             await self.close()
             self._sending, self._blocking = before
@@ -215,12 +281,12 @@ class App:
     ) -> None:
         self._close_blocking()
 
-    def _add(self, task: Task[Any]) -> None:
-        if task.queue in self._tasks:
-            raise Invalid(f"queue {task.queue!r} has a task already: {self._tasks[task.queue]!r}", field="queue")
-        if len(self._tasks) >= TASKS_MAX:
+    def _add(self, task: Handler[Any]) -> None:
+        if task.queue in self._handlers:
+            raise Invalid(f"queue {task.queue!r} has a task already: {self._handlers[task.queue]!r}", field="queue")
+        if len(self._handlers) >= TASKS_MAX:
             raise Invalid(f"an app has at most {TASKS_MAX} tasks", field="queue")
-        self._tasks[task.queue] = task
+        self._handlers[task.queue] = task
 
     def _on_loop(self) -> AsyncSending:
         loop = asyncio.get_running_loop()
@@ -242,3 +308,4 @@ class App:
         blocking, self._blocking = self._blocking, None
         if blocking is not None:
             blocking.client.close()
+        self._timers.close_blocking()

@@ -61,12 +61,17 @@ class Context:
         return self.job.seq
 
     @property
+    def timer_id(self) -> str | None:
+        """The id of a timer; None for the job of a queue."""
+        return self.job.timer_id
+
+    @property
     def tag(self) -> str | None:
         return self.job.tag
 
     @property
     def ts_ms(self) -> int:
-        """When the job was put, in milliseconds since the epoch."""
+        """When the job was put, or the timer was due, in milliseconds since the epoch."""
         return self.job.ts
 
     @property
@@ -146,7 +151,8 @@ class Context:
             raise
 
     def _fields(self) -> dict[str, object]:
-        return {"queue": self.queue, "seq": self.seq, "attempt": self.attempt}
+        timer = {} if self.timer_id is None else {"timer_id": self.timer_id}
+        return {"queue": self.queue, "seq": self.seq, "attempt": self.attempt, **timer}
 
 
 class BlockingContext:
@@ -181,7 +187,8 @@ class _JobLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         fields = self.extra or {}
         kwargs["extra"] = {**fields, **kwargs.get("extra", {})}
-        return f"{fields['queue']}/{fields['seq']}#{fields['attempt']} {msg}", kwargs
+        which = fields.get("timer_id", fields["seq"])
+        return f"{fields['queue']}/{which}#{fields['attempt']} {msg}", kwargs
 
 
 _decode_meta: Final = msgspec.json.Decoder(dict[str, Any]).decode

@@ -11,7 +11,8 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     """One delivery. The heartbeat moves ``deadline_ms`` and sets ``lost``; whoever answers the broker sets ``settled``.
 
     ``deadline_ms`` is on the runtime's `Timing.now_ms`, never on the wall, and is counted from before the request that
-    won it, so that ours always ends first. Two deliveries of one seq are two objects and never equal.
+    won it, so that ours always ends first. Two deliveries of one seq are two objects and never equal. Of a timer,
+    ``seq`` is the version, ``ts`` when it was due, and ``failures`` is known from the start.
     """
 
     topic: str
@@ -23,6 +24,8 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     tag: str | None = None
     ts: int = 0
     deliveries: int = 1
+    failures: int = 0
+    timer_id: str | None = None
     deadline_ms: int = 0
     lost: bool = False
     settled: bool = False

@@ -6,7 +6,7 @@ Only those are opened that a task needs: an app with timers alone needs no broke
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +16,7 @@ from tenure.worker.link import Link
 from tenure.worker.queue_side import QueueSide
 from tenure.worker.side import Side
 from tenure.worker.task import Task
+from tenure.worker.timer import TimerTask
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
@@ -35,13 +36,30 @@ class Keeper(msgspec.Struct, frozen=True):
 async def opened_keepers(app: App, tasks: Sequence[Handler[Any]], *, push: bool) -> AsyncIterator[list[Keeper]]:
     """Open what ``tasks`` need, and close it at the end.
 
-    Handlers put through the app's own client, so that they cannot keep heartbeats and acks waiting. Nor can the tasks
-    themselves: each has a connection that waits for jobs.
+    Handlers put and schedule through what the app opens for itself, so that they cannot keep heartbeats and acks
+    waiting. Nor can the tasks themselves: each has a connection that waits for jobs.
     """
     queues = [task for task in tasks if isinstance(task, Task)]
-    async with app.new_client(more_streams=len(queues)) as client:
-        link = Link(app.url)
-        posts: list[tuple[Handler[Any], Side]] = [
-            (task, QueueSide(client, task.options, link=link, push=push)) for task in queues
-        ]
-        yield [Keeper(posts, client)]
+    timers = [task for task in tasks if isinstance(task, TimerTask)]
+    async with AsyncExitStack() as stack:
+        keepers: list[Keeper] = []
+        if queues:
+            client = await stack.enter_async_context(app.new_client(more_streams=len(queues)))
+            keepers.append(_broker(app, client, queues, push=push))
+        if timers:
+            keepers.append(_redis(app, stack, timers))
+        yield keepers
+
+
+def _broker(app: App, client: AsyncClient, tasks: Sequence[Task[Any]], *, push: bool) -> Keeper:
+    link = Link(app.url)
+    return Keeper([(task, QueueSide(client, task.options, link=link, push=push)) for task in tasks], client)
+
+
+def _redis(app: App, stack: AsyncExitStack, tasks: Sequence[TimerTask[Any]]) -> Keeper:
+    from tenure.worker.timer_side import TimerSide
+
+    opened = app.new_timers()
+    stack.push_async_callback(opened.close)
+    link = Link(opened.address, "Redis")
+    return Keeper([(task, TimerSide(opened.timers, task.options, link=link, node=opened.node)) for task in tasks])

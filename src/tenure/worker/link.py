@@ -15,10 +15,10 @@ _AWAY = (Overloaded, Closed, Indeterminate)
 
 
 class Link:
-    """What the sources of one worker know together about the way to the broker."""
+    """What the sources of one worker know together about the way to the broker, or to ``what`` else is there."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, what: str = "broker") -> None:
+        self._where = f"the {what} at {url}"
         self._down: dict[str, str] = {}
         self._opened: set[str] = set()
 
@@ -28,13 +28,13 @@ class Link:
         is_news = why not in self._down.values()
         self._down[queue] = why
         if is_news:
-            log.warning("waiting for the broker at %s, for %s and others: %s", self._url, queue, error.message)
+            log.warning("waiting for %s, for %s and others: %s", self._where, queue, error.message)
 
     def up(self, queue: str) -> None:
         """A source is fed again. Said when the last one is."""
         was_down = self._down.pop(queue, None)
         if was_down is not None and not self._down:
-            log.info("the broker at %s is back", self._url)
+            log.info("%s is back", self._where)
         if queue not in self._opened:
             log.info("working at %s", queue)
         self._opened.add(queue)

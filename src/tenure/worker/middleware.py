@@ -15,7 +15,7 @@ from tenure.worker.context import Context
 from tenure.worker.verdict import Verdict
 
 if TYPE_CHECKING:
-    from tenure.worker.task import Task
+    from tenure.worker.handler import Handler
 
 __all__ = ["CallNext", "Middleware", "Outgoing", "Put", "PutNext", "around_handler", "around_put"]
 
@@ -29,12 +29,15 @@ class Outgoing(msgspec.Struct, kw_only=True):
     delay_ms: int = 0
     deliver_at: int | None = None
     unique_key: str | None = None
+    timer_id: str | None = None
 
 
 class Put(msgspec.Struct, kw_only=True):
-    """One call of ``put`` or ``put_many``: its records are appended together or not at all."""
+    """One call of ``put`` or ``put_many``: its records are appended together or not at all. Or one of ``schedule``,
+    whose seqs are the versions of its timers.
+    """
 
-    task: Task[Any]
+    task: Handler[Any]
     queue: str
     records: list[Outgoing]
 

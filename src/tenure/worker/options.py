@@ -15,7 +15,7 @@ from tenure.worker.backoff import BackoffRule, Exponential
 from tenure.worker.durations import Duration, Rate, ms_of, rate_of
 from tenure.worker.verdict import AckPolicy
 
-__all__ = ["HELD_MAX", "Durability", "Place", "Run", "TaskKnobs", "TaskOptions"]
+__all__ = ["HELD_MAX", "Durability", "Knobs", "Place", "Run", "TaskKnobs", "TaskOptions"]
 
 Run = Literal["auto", "loop", "thread", "process"]
 Place = Literal["loop", "thread", "process"]
@@ -34,8 +34,8 @@ _DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync")
 _L = TypeVar("_L", bound=str)
 
 
-class TaskKnobs(TypedDict, total=False):
-    """What ``@app.task(queue, …)`` takes. Durations are ``"30s"``, a timedelta or milliseconds."""
+class Knobs(TypedDict, total=False):
+    """What ``@app.timer(topic, …)`` takes, and every task. Durations are ``"30s"``, a timedelta or milliseconds."""
 
     retries: int
     backoff: BackoffRule
@@ -48,6 +48,11 @@ class TaskKnobs(TypedDict, total=False):
     weight: int
     run: Run
     max_deliveries: int | None
+
+
+class TaskKnobs(Knobs, total=False):
+    """What ``@app.task(queue, …)`` takes: also what its queue is to be."""
+
     dead_letter: str | None
     durability: Durability
     push: bool

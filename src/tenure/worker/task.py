@@ -16,7 +16,7 @@ from tenure.worker.payload import encode, shape_of
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf"]
+__all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf", "wall_ms_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -130,12 +130,13 @@ def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
         "tag": how.get("tag"),
         "meta": how.get("meta"),
         "delay_ms": ms_of(how.get("delay", 0), field="delay"),
-        "deliver_at": _wall_ms(how["at"]) if "at" in how else None,
+        "deliver_at": wall_ms_of(how["at"]) if "at" in how else None,
         "unique_key": how.get("unique"),
     }
 
 
-def _wall_ms(at: datetime) -> int:
+def wall_ms_of(at: datetime) -> int:
+    """A moment in milliseconds since the epoch. Raises Invalid where it does not say its time zone."""
     if at.tzinfo is None:
         raise Invalid("at must say its time zone: datetime(…, tzinfo=UTC)", field="at")
     return max(0, int(at.timestamp() * 1000))

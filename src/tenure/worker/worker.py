@@ -66,10 +66,10 @@ class Worker:
             self._settings = msgspec.structs.replace(self._settings, concurrency=concurrency)
         self._push = push
         self._metrics_port = metrics_port
-        unknown = sorted(set(queues or ()) - set(app.tasks))
+        unknown = sorted(set(queues or ()) - set(app.handlers))
         if unknown:
-            raise Invalid(f"no task of the app handles {', '.join(unknown)}; it has {', '.join(sorted(app.tasks))}")
-        self._tasks = [task for queue, task in app.tasks.items() if not queues or queue in queues]
+            raise Invalid(f"no task of the app handles {', '.join(unknown)}; it has {', '.join(sorted(app.handlers))}")
+        self._tasks = [task for queue, task in app.handlers.items() if not queues or queue in queues]
         if not self._tasks:
             raise Invalid("the app has no tasks: decorate a function with @app.task(queue)")
         self._stopping = asyncio.Event()
