@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import inspect
+import io
 import os
 import signal
 import socket
@@ -124,6 +125,8 @@ def main(arguments: list[str]) -> int:
     # Whoever stops the whole group means the worker, which ends its children when their jobs are done.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it will be killed, and what handlers printed must be out by then
     fd, name = arguments
     line = Line(socket.socket(fileno=int(fd)))
     try:

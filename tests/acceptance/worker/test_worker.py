@@ -44,6 +44,7 @@ app = App(os.environ["WORK_URL"])
 @app.task("script", run="process", concurrency=1)
 def talk(text: str, ctx: Context) -> None:
     ctx.logger.info(text)
+    print(text.upper())
 """
 WAITING = """
 import asyncio, os
@@ -64,9 +65,10 @@ GUARDED = 'if __name__ == "__main__":\n    raise SystemExit(app.run())'
 def running(work: Work, *command: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program beside the server, stopped at the end by its id."""
     environment = {**os.environ, "WORK_URL": work.server.address, "WORK_JOURNAL": str(work.journal.path)}
+    environment.pop("PYTHONUNBUFFERED", None)
     log = work.directory / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, stderr=stderr)
+    with log.open("wb") as both:
+        process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, stdout=both, stderr=both)
         try:
             yield process
         finally:
@@ -138,13 +140,15 @@ def test_a_second_signal_ends_a_worker_that_is_reloaded_at_once(work: Work) -> N
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_handler_in_a_process_logs_as_its_worker_does(work: Work) -> None:
+def test_a_handler_in_a_process_logs_as_its_worker_does_and_may_print(work: Work) -> None:
     (work.directory / "talking.py").write_text(TALKING)
     put(work, "hello")
     with running(work, "-m", "tenure.cli.main", "worker", "talking:app", "--log-format", "json", folder=work.directory):
         until(lambda: "hello" in (work.directory / "log").read_text(), "it is logged")
+        until(lambda: work.server.is_done("script"), "it is done")
     said = [json.loads(line) for line in (work.directory / "log").read_text().splitlines() if "hello" in line]
     assert [(line["level"], line["queue"], line["seq"]) for line in said] == [("info", "script", 1)]
+    assert "HELLO" in (work.directory / "log").read_text()
 
 
 def test_an_app_within_a_function_cannot_have_processes() -> None:
