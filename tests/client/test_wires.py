@@ -273,6 +273,18 @@ async def test_a_page_in_place_of_a_stream_is_told(kind: str, odd_server: Callab
         assert caught.value.code == "bad_answer"
 
 
+async def test_a_body_of_several_mebibytes_is_sent_without_a_warning(kind: str, real: Running, name: str) -> None:
+    async with make_client(kind, real.url) as client:
+        produced = await client.produce(name, [b'"%b"' % (b"x" * 1_000)] * 3_000)
+        assert produced.count == 3_000
+
+
+async def test_json_that_is_nested_too_deeply_is_refused_before_it_is_sent(kind: str, real: Running, name: str) -> None:
+    async with make_client(kind, real.url) as client:
+        with pytest.raises(Invalid, match="too deeply"):
+            await client.produce(name, [b"[" * 5_000 + b"]" * 5_000])
+
+
 def test_an_async_client_says_that_it_stays_on_one_loop(real: Running) -> None:
     client = AsyncClient(real.url)
 

@@ -8,6 +8,7 @@ decided in `tenure.client.retry` and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from typing import Any
 
@@ -21,6 +22,7 @@ from tenure.errors import Invalid
 __all__ = ["AiohttpWire"]
 
 _ERROR_BYTES_MAX = 1 << 20
+_WHOLE_BYTES_MAX = 1 << 20
 
 
 class AiohttpWire:
@@ -68,7 +70,7 @@ class AiohttpWire:
         return self._open_session().request(
             request.method,
             self._base + request.path,
-            data=request.body,
+            data=_payload(request.body),
             headers=headers,
             timeout=timeout,
             allow_redirects=False,
@@ -130,6 +132,11 @@ class _AiohttpStream:
 
     def close(self) -> None:
         self._opened.close()
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A large body as a file: aiohttp sends it in pieces then, and does not warn that it would block the loop."""
+    return body if body is None or len(body) <= _WHOLE_BYTES_MAX else io.BytesIO(body)
 
 
 async def _bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:

@@ -59,6 +59,8 @@ def json_text(value: Any) -> JsonText:
 def _checked(text: bytes) -> bytes:
     try:
         _look(text)
+    except RecursionError:
+        raise Invalid("bytes must be one JSON value; this one is nested too deeply") from None
     except msgspec.DecodeError:  # half a surrogate pair, which JSON allows, or truly none
         try:
             json.loads(text, parse_constant=_refuse_constant)
