@@ -1,0 +1,38 @@
+"""A FastStream broker whose messages become due at a moment, on Redis or Valkey.
+
+    from datetime import timedelta
+    from faststream import FastStream
+    from tenure.timers.faststream import TimersBroker
+
+    broker = TimersBroker("redis://127.0.0.1:6379/0")
+    app = FastStream(broker)
+
+    @broker.subscriber("invoices")
+    async def handle(invoice_id: str) -> None: ...
+
+    await broker.publish("INV-001", topic="invoices", activate_in=timedelta(days=30))
+
+Needs ``pip install 'tenure[faststream]'``.
+"""
+
+from __future__ import annotations
+
+from tenure.timers.faststream.broker import TimersBroker
+from tenure.timers.faststream.message import TimerMessage, TimerStreamMessage
+from tenure.timers.faststream.publisher import TimersPublisher
+from tenure.timers.faststream.router import TimersRoute, TimersRoutePublisher, TimersRouter
+from tenure.timers.faststream.subscriber import TimersSubscriber
+from tenure.timers.faststream.testing import ScheduledTimer, TestTimersBroker
+
+__all__ = [
+    "ScheduledTimer",
+    "TestTimersBroker",
+    "TimerMessage",
+    "TimerStreamMessage",
+    "TimersBroker",
+    "TimersPublisher",
+    "TimersRoute",
+    "TimersRoutePublisher",
+    "TimersRouter",
+    "TimersSubscriber",
+]
