@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from tenure.cli import settle
+from tenure.cli.main import LOST, OK, UNKNOWN
 from tests.cli.conftest import Remote, until_connected
 from tests.http.serving import Running
 
@@ -83,6 +85,25 @@ def test_a_job_that_is_not_held_any_more_is_exit_code_7(remote: Remote, queue: s
         assert "not held any more, so left alone: 1" in done.stdout
     assert remote.json("ack", queue, 1, "--node", "else", code=7)["skipped"] == [1]
     assert remote.json("inspect", queue)["queue"]["in_flight"] == 2
+
+
+def test_a_lease_under_which_nothing_is_held_any_more_is_exit_code_7(remote: Remote, queue: str):
+    """Fault 40: the loop of a script acks by lease id alone, and must hear that the work was in vain."""
+    remote.ok("put", queue, "1")
+    lease = remote.json("claim", queue)["lease_id"]
+    remote.ok("nack", queue, "--lease-id", lease)
+    for verb in (("ack",), ("nack",), ("extend", "--lease", "5s")):
+        done = remote(verb[0], queue, "--lease-id", lease, *verb[1:])
+        assert done.returncode == 7
+        assert "nothing is held under this lease any more" in done.stdout
+    assert remote.json("ack", queue, "--lease-id", lease, code=7)["count"] == 0
+
+
+def test_a_repeated_ack_that_finds_nothing_is_exit_code_8_because_it_may_have_been_ours():
+    settled = {"skipped": [1], "count": 0, "repeated": True}
+    assert (settle._code(settled), settle._code(settled | {"repeated": False})) == (UNKNOWN, LOST)
+    assert settle._code(settled | {"skipped": [], "count": 1}) == OK
+    assert settle._code(settled | {"deadlines": {}}) == LOST
 
 
 def test_strict_changes_nothing_where_one_job_is_not_ours(remote: Remote, queue: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,11 @@ tenure.cli.main.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("words", [("claim", "q", "--max", "0"), ("dead", "drop"), ("nothing",), ("put", "q", "--no")])
+def test_wrong_usage_is_a_json_document_where_json_was_asked_for(tenure: Tenure, words: tuple[str, ...]):
+    done = tenure(*words, "--json")
+    assert (done.returncode, done.stderr) == (2, "")
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["message"] != "") == ("usage", True)

@@ -214,3 +214,8 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(remote: Remote, queue: str, 
     assert "200,000 records" in text
     assert "\x1b" not in text
     assert b"records" in seen
+
+
+def test_a_directory_in_place_of_a_file_is_named(remote: Remote, queue: str, tmp_path: Path):
+    done = remote("put", queue, "--file", tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"tenure: {tmp_path}: Is a directory\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure.cli.sampling import Sampler
-from tenure.cli.top import sparkline
+from tenure.cli.top import fitting, sparkline
 from tests.acceptance.http.serving import Serving
 from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings
 from tests.http.serving import Running
@@ -123,6 +123,14 @@ def test_a_sparkline_is_as_high_as_its_highest_depth():
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([0, 7, 14]) == "▁▄█"
+
+
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_no_number():
+    row = ["a-queue-with-a-long-name", "1200000", "17", "0", "3", "13m 20s", "250.0", "1,250", "████████"]
+    assert fitting([row], 120) == [*range(9)]
+    assert fitting([row], 60) == [0, 1, 2, 4, 6, 7]
+    assert fitting([row], 25) == [0, 1]
+    assert fitting([], 10) == [0, 1]
 
 
 def test_the_live_view_shows_what_happens_and_q_leaves_the_terminal_as_it_was(

@@ -6,6 +6,7 @@ A batch is sent when it is full, or when the other end of a pipe has nothing mor
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,8 @@ def open_lines(path: Path | None) -> tuple[int, int | None]:
     """A descriptor to read lines from, and how many bytes there are where that is known. None is standard input."""
     if path is None:
         return _STDIN, None
+    if path.is_dir():  # it can be opened, and only reading it would fail, without saying which
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     size = os.fstat(descriptor).st_size
     return descriptor, size or None

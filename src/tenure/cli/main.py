@@ -17,9 +17,13 @@ line too, and ``TENURE_DEBUG=1`` shows the rest of it.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 __all__ = ["DENIED", "EMPTY", "FAILED", "LATER", "LOST", "OK", "PROBLEM", "UNKNOWN", "USAGE", "main"]
 
@@ -36,6 +40,8 @@ def main() -> None:
     try:
         from tenure.cli.app import app
 
+        if "--json" in sys.argv:
+            sys.exit(_run_for_a_program(app))
         app(prog_name="tenure")
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -48,6 +54,22 @@ def main() -> None:
             raise
         about = " ".join(f"{type(error).__name__}: {error}".split())
         _leave(f"{about}. This is a bug in tenure; TENURE_DEBUG=1 shows where.", FAILED)
+
+
+def _run_for_a_program(app: Typer) -> int:
+    """Run the command line so that wrong usage is a JSON document too; returns the exit code."""
+    from typer import Abort
+
+    try:
+        return app(prog_name="tenure", standalone_mode=False) or OK
+    except Abort:
+        return PROBLEM
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        message = " ".join(error.format_message().split())
+        print(json.dumps({"error": {"code": "usage", "message": message, "detail": {}}}, indent=2))
+        return USAGE
 
 
 def _leave(message: str, code: int) -> NoReturn:

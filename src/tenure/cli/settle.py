@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from tenure.cli.main import LOST, OK
+from tenure.cli.main import LOST, OK, UNKNOWN
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
     DEFAULT_URL,
@@ -113,14 +113,25 @@ def _settle(target: Target, call: Callable[[Client], Any], *, verb: str, as_json
         settled = plain(call(client))
         if "deadlines" in settled:
             settled["count"] = len(settled["deadlines"])
-        return {"verb": verb, **settled}, LOST if settled["skipped"] else OK
+        return {"verb": verb, **settled}, _code(settled)
 
     raise typer.Exit(ask(target, find, _show, as_json=as_json))
+
+
+def _code(settled: Payload) -> int:
+    """Where a lease alone was named, nothing left under it is a lease that was lost. After a lost answer it may have
+    been our own first copy that settled the jobs; a repeated extend finds them as the first one left them.
+    """
+    if not settled["skipped"] and settled["count"]:
+        return OK
+    return UNKNOWN if settled["repeated"] and "deadlines" not in settled else LOST
 
 
 def _show(console: Console, settled: Payload) -> None:
     until = f" until {when(max(settled['deadlines'].values()))}" if settled.get("deadlines") else ""
     console.print(f"{settled['topic']}: {settled['verb']} {count(settled['count'], 'job')}{until}", markup=False)
+    unsure = ": the call had to be repeated, so it may have been done the first time" if settled["repeated"] else ""
     if settled["skipped"]:
-        unsure = ": the call had to be repeated, so it may have been done the first time" if settled["repeated"] else ""
         console.print(f"not held any more, so left alone: {seqs_shown(settled['skipped'])}{unsure}", markup=False)
+    elif not settled["count"]:
+        console.print(f"nothing is held under this lease any more{unsure}", markup=False)

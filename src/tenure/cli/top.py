@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Annotated, Final
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -26,10 +27,12 @@ from tenure.cli.screen import console_for, document, escape, table
 from tenure.cli.words import age, clean
 from tenure.errors import TenureError
 
-__all__ = ["top"]
+__all__ = ["fitting", "sparkline", "top"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _HEADS: Final = ("queue", "ready#", "in flight#", "delayed#", "dead#", "oldest#", "in/s#", "out/s#", "depth")
+_LEFT_OUT_FIRST: Final = (8, 3, 5, 4, 6, 7, 2)
+_NAME_WIDTH: Final = 12
 _ROOM: Final = 6
 _INTERVAL_MS_MIN: Final = 100
 
@@ -100,7 +103,7 @@ class _View:
             with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
                 due_s = time.monotonic()
                 while True:
-                    live.update(self._drawn(console.height), refresh=True)
+                    live.update(self._drawn(*console.size), refresh=True)
                     due_s = max(due_s + self._interval_s, time.monotonic())
                     if not self._wait(due_s, live, console):
                         return
@@ -128,14 +131,14 @@ class _View:
             if key in (b"s", b"S"):
                 names = list(SORTS)
                 self._sort = names[(names.index(self._sort) + 1) % len(names)]
-                live.update(self._drawn(console.height), refresh=True)
+                live.update(self._drawn(*console.size), refresh=True)
         return True
 
     def _headline(self, sample: Sample) -> str:
         rates = "  ".join(f"{name} {_number(sample.rates[name])}/s" for name in ("produced", "claimed", "acked"))
         return f"{self._url}  up {age(sample.uptime_ms)}  {rates}"
 
-    def _drawn(self, height: int) -> RenderableType:
+    def _drawn(self, width: int, height: int) -> RenderableType:
         sample = self._sample
         assert sample is not None
         head = Text(clean(self._headline(sample)), style="bold")
@@ -145,12 +148,14 @@ class _View:
         if self._trouble:
             status = Text(clean(f"the server is away: {self._trouble}"), style="bold red")
         shown = Table(box=None, header_style="bold", expand=True, style="dim" if self._trouble else "")
-        for name in _HEADS:
-            shown.add_column(name.rstrip("#"), justify="right" if name.endswith("#") else "left", no_wrap=True)
         rows = sorted(sample.queues, key=SORTS[self._sort])
         room = max(1, height - _ROOM)
-        for row in rows[:room]:
-            shown.add_row(*(escape(clean(str(cell))) for cell in _cells(row)))
+        cells = [[clean(str(cell)) for cell in _cells(row)] for row in rows[:room]]
+        columns = fitting(cells, width)
+        for name in (_HEADS[column] for column in columns):
+            shown.add_column(_head(name), justify="right" if name.endswith("#") else "left", no_wrap=True)
+        for row in cells:
+            shown.add_row(*(escape(row[column]) for column in columns))
         more = Text(f"and {len(rows) - room:,} more queues" if len(rows) > room else "", style="dim")
         return Group(head, status, shown, more)
 
@@ -159,6 +164,23 @@ def _cells(row: Row) -> tuple[object, ...]:
     oldest = age(row.oldest_ms) if row.oldest_ms is not None else ""
     rates = _number(row.in_rate), _number(row.out_rate)
     return row.topic, row.ready, row.in_flight, row.delayed, row.dead, oldest, *rates, sparkline(row.depths)
+
+
+def fitting(rows: list[list[str]], width: int) -> list[int]:
+    """Which columns a terminal has room for: a number is left out rather than cut, because what is left of it would be
+    another number. The queue's name may be cut.
+    """
+    kept = list(range(len(_HEADS)))
+    widths = [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
+    widths[0] = min(widths[0], _NAME_WIDTH)
+    for column in _LEFT_OUT_FIRST:
+        if sum(widths[index] + 2 for index in kept) > width:
+            kept.remove(column)
+    return kept
+
+
+def _head(name: str) -> str:
+    return name.rstrip("#")
 
 
 def _number(rate: float | None) -> str:
