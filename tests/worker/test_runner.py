@@ -75,9 +75,11 @@ async def test_a_slow_rate_holds_no_more_than_it_can_use() -> None:
 async def test_tasks_share_the_slots_of_a_worker_by_weight() -> None:
     app = App()
     order: list[str] = []
+    both_are_there = asyncio.Event()
 
     async def note(name: str) -> None:
         order.append(name)
+        await both_are_there.wait()
         await asyncio.sleep(0)
 
     @app.task("heavy", weight=3)
@@ -92,6 +94,8 @@ async def test_tasks_share_the_slots_of_a_worker_by_weight() -> None:
         await flow.start(heavy, light)
         for queue in ("heavy", "light"):
             await flow.broker.produce(queue, [b"null"] * 100)
+        await flow.until(lambda: flow.counts("heavy") == flow.counts("light") == (0, 100))
+        both_are_there.set()
         await flow.until(lambda: len(order) == 200)
         first = order[:80]
         assert 54 <= first.count("heavy") <= 66, f"three of four: {first.count('heavy')}"
