@@ -162,7 +162,7 @@ def test_the_document_lists_channels_and_no_address():
     @broker.subscriber("in")
     async def handle(n: int) -> None: ...
 
-    text = AsyncAPI(broker, schema_version="3.0.0").to_json()
+    text = AsyncAPI(broker, schema_version="3.0.0").to_specification().to_json()
     assert "in:Handle" in text
     assert "out:Publisher" in text
     assert "secret" not in text

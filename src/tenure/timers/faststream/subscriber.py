@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import msgspec
@@ -33,6 +34,7 @@ from tenure.worker.timing import SystemTiming
 __all__ = ["TimersSubscriber", "TimersSubscriberSpecification"]
 
 _NO_LIMIT_MS = 2**40
+_in_handler: ContextVar[bool] = ContextVar("in_handler", default=False)
 
 
 class TimersSubscriberSpecification(SubscriberSpecification[TimersBrokerConfig, TimersSubscriberSpecConfig]):
@@ -71,6 +73,7 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
         self._config = config
         self._runner: Runner | None = None
         self._parts: list[asyncio.Task[None]] = []
+        self._leaving: asyncio.Task[None] | None = None
         self.stats = QueueStats()
 
     @property
@@ -94,7 +97,12 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
         """Give back what was not begun, let handlers finish within the graceful timeout, then give back the rest."""
         runner, self._runner, self._parts = self._runner, None, []
         if runner is not None:
-            await runner.drain(asyncio.Event())
+            self._leaving = asyncio.create_task(runner.drain(asyncio.Event()))
+        if _in_handler.get():  # a handler that stops its subscriber is itself waited for
+            self.running = False
+            return
+        if self._leaving is not None:
+            await self._leaving
         await super().stop()
 
     async def _made(self) -> Runner:
@@ -144,6 +152,7 @@ class _Consuming(Handler[bytes]):
                 deliveries=ctx.deliveries,
                 lease=Lease(ctx, options),
             )
+            _in_handler.set(True)  # each timer has a task, and so a context, of its own
             await subscriber.consume(message)
 
         super().__init__(consume, Shape(arity=2, payload=Any, is_async=True), options)
