@@ -31,3 +31,8 @@ async def test_a_queue_that_is_put_into_before_it_was_declared_is_a_careful_one(
         config = (await client.topic("emails")).config
         assert {field: config[field] for field in careful_queue("emails")} == careful_queue("emails")
         assert config["durability"] == "fsync"
+
+
+def test_a_name_without_room_for_a_dead_letter_topic_is_still_a_queue() -> None:
+    assert careful_queue("q" * 250)["dead_letter"] == "q" * 250 + ".dead"
+    assert "dead_letter" not in careful_queue("q" * 251)

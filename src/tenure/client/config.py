@@ -12,6 +12,7 @@ from tenure.errors import Invalid
 __all__ = ["DELIVERIES_MAX", "BackoffFields", "ConfigFields", "careful_queue", "check_config"]
 
 DELIVERIES_MAX: Final = 5
+_NAME_CHARS_MAX: Final = 255
 
 
 class BackoffFields(TypedDict, total=False):
@@ -53,8 +54,12 @@ def careful_queue(name: str) -> ConfigFields:
     """What a queue is that somebody puts into before it was declared: synced, five deliveries, then ``<name>.dead``.
 
     The wire's own defaults are those of a plain topic; whoever writes Python, or types a command, gets the safe ones.
+    Where the name leaves no room for that ending, what is given up stays parked in the queue.
     """
-    return {"type": "queue", "durability": "fsync", "max_deliveries": DELIVERIES_MAX, "dead_letter": f"{name}.dead"}
+    config: ConfigFields = {"type": "queue", "durability": "fsync", "max_deliveries": DELIVERIES_MAX}
+    if len(name) + len(".dead") <= _NAME_CHARS_MAX:
+        config["dead_letter"] = f"{name}.dead"
+    return config
 
 
 def check_config(config: Mapping[str, Any], *, topic: str) -> None:
