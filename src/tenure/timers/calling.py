@@ -75,7 +75,7 @@ class Caller:
             try:
                 return Answer(await self._run(name, topic, args, repeated=unknown), unknown)
             except NotSent as failure:
-                error = Overloaded(f"Redis cannot be reached: {failure}; nothing was changed", code="unreachable")
+                error = Overloaded(f"Redis cannot be reached: {failure}", code="unreachable")
             except NoAnswer as failure:
                 error = Overloaded(f"no answer came from Redis: {failure}", code="unreachable")
                 lost, again = repeat is not Repeat.READ, repeat is not Repeat.NEVER

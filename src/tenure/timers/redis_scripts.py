@@ -40,7 +40,7 @@ class RedisScripts:
 
     async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
         spot = self._wakeup.spot(topic) if name == "claim" else None
-        since = spot.heard if spot else 0
+        since = spot.mark() if spot else (0, 0)
         answer = await self._caller.call(name, topic, args, repeat=repeat)
         if spot:
             spot.told(answer.reply[1], since=since)

@@ -40,26 +40,32 @@ class Spot:
         self.next_s = float("inf")
         self.stale = True
         self.live = False
-        self.heard = 0
+        self._heard = 0
+        self._turns = 0
         self._changed = asyncio.Event()
 
-    def told(self, delay_ms: int, *, since: int) -> None:
-        """A script answered how long until the next score; ``since`` is ``heard`` from before it was asked."""
+    def mark(self) -> tuple[int, int]:
+        """What was heard so far, to be held against an answer that is asked for now."""
+        return self._turns, self._heard
+
+    def told(self, delay_ms: int, *, since: tuple[int, int]) -> None:
+        """A script answered how long until the next score; ``since`` is the mark from before it was asked."""
         next_s = float("inf") if delay_ms < 0 else time.monotonic() + _seconds(delay_ms)
-        if since == self.heard:
-            self.next_s, self.stale = next_s, False
-        else:  # a message may have overtaken the answer, and the sooner of the two holds
-            self.next_s = min(self.next_s, next_s)
+        if since[0] != self._turns:
+            return  # asked before the subscription began: what came in between was heard by nobody
+        # A message may have overtaken the answer, and then the sooner of the two holds.
+        self.next_s = next_s if since[1] == self._heard else min(self.next_s, next_s)
+        self.stale = False
 
     def hear(self, delay_ms: int) -> None:
         """A message: something is due this soon."""
-        self.heard += 1
+        self._heard += 1
         self.next_s = min(self.next_s, time.monotonic() + _seconds(delay_ms))
         self._wake()
 
     def turn(self, *, live: bool) -> None:
         """The subscription began or ended: what we know may be old."""
-        self.heard += 1
+        self._turns += 1
         self.live, self.stale = live, True
         self._wake()
 
@@ -96,8 +102,8 @@ class Wakeup:
         spot = await self._listen(topic)
         end_s = float("inf") if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while True:
-            if spot.stale:
-                since = spot.heard
+            while spot.stale:
+                since = spot.mark()
                 spot.told(await head(), since=since)
             now_s = time.monotonic()
             if spot.next_s <= now_s:
@@ -107,18 +113,16 @@ class Wakeup:
                 return False
             cap_s = now_s + (self._settings.wait_max_ms if spot.live else self._settings.poll_ms) / 1000
             until_s = min(spot.next_s, end_s, cap_s)
-            heard = spot.heard
             await spot.sleep(until_s - now_s)
-            if until_s == cap_s and heard == spot.heard:
+            if time.monotonic() >= cap_s:
                 spot.stale = True
 
     async def close(self) -> None:
         """End the subscription."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            task.cancel()  # more than once: redis-py may take a cancellation for the end of a connection it then repairs
+            await asyncio.wait([task], timeout=_RETURN_MIN_S)
 
     async def _listen(self, topic: str) -> Spot:
         spot = self._spots.get(topic)
@@ -154,7 +158,8 @@ class Wakeup:
         pubsub = await self._wire.pubsub()
         try:
             self._pubsub = pubsub
-            await pubsub.subscribe(*(channel.decode() for channel in self._topics))
+            async with asyncio.timeout(self._settings.connect_ms / 1000):
+                await pubsub.subscribe(*(channel.decode() for channel in self._topics))
             async for message in pubsub.listen():
                 self._take(message)
         finally:

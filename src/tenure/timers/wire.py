@@ -71,7 +71,9 @@ async def exchange(pool: ConnectionPool, commands: Sequence[Command], settings: 
     except AuthenticationError:
         raise
     except (RedisError, OSError) as error:
-        raise NotSent(str(error) or "no connection within connect_ms") from error
+        raise NotSent(
+            str(error) or "no connection within connect_ms: down, or the wrong address, password or TLS"
+        ) from error
     try:
         async with asyncio.timeout(settings.answer_ms / 1000):
             answer: Any = None
