@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -382,3 +384,22 @@ def test_a_redis_that_is_not_there_is_told_at_once_and_harmlessly():
 
     with app, pytest.raises(Overloaded, match="cannot be reached"):
         remind.blocking.schedule(Note(1))
+
+
+def test_queues_alone_need_no_redis():
+    code = """
+import asyncio, sys
+sys.modules["redis"] = sys.modules["faststream"] = None
+from tenure import App
+from tenure.testing import AppTester
+app = App()
+@app.task("jobs")
+async def job(n: int) -> None: ...
+async def main():
+    async with AppTester(app) as tester:
+        await job.put(1)
+        assert await tester.run_until_idle() == 1
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

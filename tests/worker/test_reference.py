@@ -10,8 +10,9 @@ from tenure.worker.backoff import Exponential
 from tenure.worker.context import Context
 from tenure.worker.durations import ms_of
 from tenure.worker.middleware import Middleware
-from tenure.worker.options import TaskKnobs, TaskOptions
+from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
 from tenure.worker.task import PutOptions
+from tenure.worker.timer import ScheduleOptions
 from tenure.worker.verdict import AckPolicy
 from tests.cli.test_reference import code, page, rows
 
@@ -48,6 +49,16 @@ def test_every_knob_is_listed_with_its_default():
 
 def test_every_option_of_a_put_is_listed():
     assert {code(row[0])[0] for row in section("Put", "###")} == PutOptions.__optional_keys__
+
+
+def test_every_option_of_a_schedule_is_listed():
+    listed = {code(row[0])[0] for row in section("Timers") if "|" not in row[0] and code(row[0])}
+    assert listed >= ScheduleOptions.__optional_keys__
+
+
+def test_what_a_timer_does_not_take_is_said():
+    text = page("worker").partition("\n## Timers\n")[2]
+    assert all(f"`{name}`" in text for name in set(TaskKnobs.__annotations__) - set(Knobs.__annotations__))
 
 
 def test_every_policy_is_a_column():
