@@ -121,7 +121,7 @@ class Wakeup:
         """End the subscription."""
         task, self._task = self._task, None
         while task is not None and not task.done():
-            task.cancel()  # more than once: redis-py may take a cancellation for the end of a connection it then repairs
+            task.cancel()  # more than once: redis-py may swallow one while it repairs a connection
             await asyncio.wait([task], timeout=_RETURN_MIN_S)
 
     async def _listen(self, topic: str) -> Spot:
