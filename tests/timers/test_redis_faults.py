@@ -258,6 +258,23 @@ async def test_hole_4_a_sleeper_is_woken_by_what_is_due_sooner_and_never_looks(r
             assert await asyncio.wait_for(waiting, 30) is True
 
 
+async def test_hole_4_sleepers_that_begin_together_share_one_subscription_and_are_all_woken(redis: Redis):
+    prefix, topics = f"t-{os.urandom(6).hex()}", [f"topic-{number}" for number in range(50)]
+    async with (
+        Timers(redis, prefix=prefix, settings=NO_LOOKING) as sleeper,
+        Timers(redis, prefix=prefix, settings=NO_LOOKING) as scheduler,
+    ):
+        waiting = [asyncio.create_task(sleeper.wait(topic)) for topic in topics]
+        for topic in topics:
+            await _asleep(sleeper, topic)
+        assert (
+            len([one for one in await redis.client_list() if one["cmd"] == "subscribe" and int(one["sub"]) == 50]) == 1
+        )
+        for topic in topics:
+            await scheduler.schedule(topic, 1, delay=0)
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == [True] * len(topics)
+
+
 async def test_hole_4_a_sleeper_is_woken_by_a_nack_and_by_a_redrive(redis: Redis):
     prefix = f"t-{os.urandom(6).hex()}"
     async with (

@@ -91,7 +91,9 @@ class Wakeup:
         self._spots: dict[str, Spot] = {}
         self._topics: dict[bytes, Spot] = {}
         self._pubsub: PubSub | None = None
+        self._asked: set[bytes] = set()
         self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     def spot(self, topic: str) -> Spot | None:
         """What is known of a topic that somebody waits on."""
@@ -99,7 +101,7 @@ class Wakeup:
 
     async def wait(self, topic: str, *, head: Callable[[], Awaitable[int]], timeout_ms: int | None) -> bool:
         """Return True as soon as the next score is reached, False when the time is over. Raises what ``head`` does."""
-        spot = await self._listen(topic)
+        spot = self._listen(topic)
         end_s = float("inf") if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while True:
             while spot.stale:
@@ -119,23 +121,29 @@ class Wakeup:
 
     async def close(self) -> None:
         """End the subscription."""
-        task, self._task = self._task, None
-        while task is not None and not task.done():
-            task.cancel()  # more than once: redis-py may swallow one while it repairs a connection
-            await asyncio.wait([task], timeout=_RETURN_MIN_S)
+        await _end(self._task)
+        self._task = None
 
-    async def _listen(self, topic: str) -> Spot:
+    def _listen(self, topic: str) -> Spot:
         spot = self._spots.get(topic)
         if spot is None:
             spot = self._spots[topic] = Spot()
-            channel = self._keys_of(topic).channel
-            self._topics[channel] = spot
-            if self._pubsub is not None:
-                with suppress(RedisError, OSError):  # the reader meets the same, and begins anew with all topics
-                    await self._pubsub.subscribe(channel.decode())
+            self._topics[self._keys_of(topic).channel] = spot
+            self._ask()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read(), name="tenure-timers-wakeup")
         return spot
+
+    def _ask(self) -> None:
+        """Subscribe to what is new, one call at a time: two at once would each open a connection."""
+        if self._pubsub is not None and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._subscribe_to_new(self._pubsub))
+
+    async def _subscribe_to_new(self, pubsub: PubSub) -> None:
+        with suppress(RedisError, OSError):  # the reader meets the same, and begins anew with all topics
+            while pubsub is self._pubsub and (new := self._topics.keys() - self._asked):
+                self._asked |= new
+                await pubsub.subscribe(*(channel.decode() for channel in new))
 
     async def _read(self) -> None:
         """Keep one subscription for all topics, for as long as this object lives."""
@@ -157,13 +165,16 @@ class Wakeup:
     async def _read_once(self) -> None:
         pubsub = await self._wire.pubsub()
         try:
-            self._pubsub = pubsub
+            self._asked = set(self._topics)
             async with asyncio.timeout(self._settings.connect_ms / 1000):
-                await pubsub.subscribe(*(channel.decode() for channel in self._topics))
+                await pubsub.subscribe(*(channel.decode() for channel in self._asked))
+            self._pubsub = pubsub
+            self._ask()
             async for message in pubsub.listen():
                 self._take(message)
         finally:
             self._pubsub = None
+            await _end(self._asking)
             with suppress(RedisError, OSError):
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
 
@@ -177,6 +188,12 @@ class Wakeup:
         elif message["type"] == "message":
             with suppress(ValueError):  # not one of ours
                 spot.hear(max(int(message["data"]), 0))
+
+
+async def _end(task: asyncio.Task[None] | None) -> None:
+    while task is not None and not task.done():
+        task.cancel()  # more than once: redis-py may swallow one while it repairs a connection
+        await asyncio.wait([task], timeout=_RETURN_MIN_S)
 
 
 def _seconds(delay_ms: int) -> float:
