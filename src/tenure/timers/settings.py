@@ -50,6 +50,8 @@ class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
     connections_max: int = 32
     """Connections to each node of a cluster; a single server is reached through the pool of the client given."""
+    topics_max: int = 10_000
+    """Topics that are waited on, all on one subscription; a wait beyond it is Overloaded (``too_many_topics``)."""
     wait_max_ms: int = 15_000
     """How long a wait sleeps before it looks again, in case that a wake-up was lost unnoticed."""
     poll_ms: int = 500
@@ -73,5 +75,6 @@ _AT_MOST = {
     "payload_bytes_max": 64 << 20,
     "retry_for_ms": 30_000,
     "answer_ms": 15_000,
+    "connect_ms": 10_000,
     "delay_ms_max": 100 * 366 * 86_400_000,
 }

@@ -19,6 +19,7 @@ from typing import Any, Final
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
+from tenure.errors import Overloaded
 from tenure.timers.scripts import Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wire import NotSent, Wire
@@ -127,6 +128,9 @@ class Wakeup:
     def _listen(self, topic: str) -> Spot:
         spot = self._spots.get(topic)
         if spot is None:
+            if len(self._spots) >= self._settings.topics_max:
+                why = f"{len(self._spots)} topics are waited on already: raise topics_max, or use further Timers"
+                raise Overloaded(why, code="too_many_topics")
             spot = self._spots[topic] = Spot()
             self._topics[self._keys_of(topic).channel] = spot
             self._ask()

@@ -25,7 +25,8 @@ for i, id in ipairs(ids) do
   local at = FIRST + (i - 1) * WIDTH
   local op, old = ARGV[at + 1], there[id]
   local settled = REPEATED and redis.call('ZSCORE', OPS, op)
-  if REPEATED and old and old.op == op then
+  -- Also where this copy does not know that it is one: it may have been overtaken by a later one.
+  if old and old.op == op then
     answer(old.version, old.due, CREATED)
   elseif settled then
     answer(tonumber(settled), due_of(at, math.floor(tonumber(settled) / 1000)), CREATED)
