@@ -126,6 +126,16 @@ async def test_what_the_task_says_fills_in_what_nobody_chose_and_keeps_the_rest(
         assert (config.cap_records, config.lease_ms) == (5, 60_000)
 
 
+async def test_a_queue_that_a_put_made_gets_the_deliveries_that_the_retries_need(caplog: pytest.LogCaptureFixture):
+    app = fresh_app()
+    async with lines(app) as line:
+        await line.client.queue("emails").put({"to": "ada"})
+        with caplog.at_level(logging.WARNING, "tenure.worker"):
+            await declare(line.client, options(retries=5))
+        assert line.config("emails").max_deliveries == 7
+    assert caplog.messages == []
+
+
 async def test_what_an_operator_chose_is_never_undone(caplog: pytest.LogCaptureFixture):
     chosen: ConfigFields = {
         "type": "queue",

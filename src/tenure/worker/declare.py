@@ -3,7 +3,8 @@
     the queue …                            then
     is not there                           it is created as the task says: fsync, max_deliveries, dead letter
     is there                               it stays as it is, but for knobs that the task writes down *and* whose
-                                           stored value is still the wire's default: these are filled in
+                                           stored value is still the wire's default: these are filled in; and the
+                                           five deliveries that a put makes a queue with are raised for its retries
     has another value, chosen by somebody  that value stays, and the difference is logged once
     is a log                               Conflict
 
@@ -17,6 +18,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.client.config import DELIVERIES_MAX
 from tenure.core.config import DEFAULTS, as_dict
 from tenure.errors import Conflict, Denied, NotFound
 from tenure.worker.options import TaskOptions
@@ -49,8 +51,8 @@ async def declare(client: AsyncClient, options: TaskOptions) -> bool:
         return (await client.put_topic(options.queue, **options.queue_config())).created
     if stored["type"] != "queue":
         raise Conflict(f"{options.queue!r} is a log: give the task another queue", code="not_a_queue")
-    _warn_of_differences(options, stored)
     changes = to_change(options, stored)
+    _warn_of_differences(options, {**stored, **changes})
     if changes:
         await _change(client, options.queue, {**stored, **changes})
     return False
@@ -60,11 +62,14 @@ def to_change(options: TaskOptions, stored: Mapping[str, Any]) -> dict[str, Any]
     """The fields that the task writes down and nobody else has."""
     defaults, wanted = as_dict(DEFAULTS), dict[str, Any](options.queue_config())
     fields = [field for knob, field in _KNOBS.items() if knob in options.said]
-    return {
+    changes = {
         field: wanted[field]
         for field in fields
         if stored.get(field) != wanted[field] and stored.get(field) == defaults[field]
     }
+    if "retries" in options.said and stored.get("max_deliveries") == DELIVERIES_MAX < options.max_deliveries:
+        changes["max_deliveries"] = options.max_deliveries
+    return changes
 
 
 async def _change(client: AsyncClient, queue: str, config: dict[str, Any]) -> None:
