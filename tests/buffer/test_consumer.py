@@ -70,6 +70,20 @@ async def test_lag_is_told_in_batches_and_in_time(sim: SimStore):
         assert consumer.metrics.frontier == 1
 
 
+async def test_metrics_count_every_fetch_and_are_there_before_the_start(sim: SimStore):
+    await produced(sim, [b"a"], [b"b"])
+    consumer = Consumer(sim, settings=QUICK, collect=False)
+    assert consumer.metrics.lag_batches == 0
+    async with consumer:
+        before = consumer.metrics.requests.get("get", 0)
+        [first, second] = await consumer.next_descriptors(2)
+        for descriptor in (first, second):
+            await consumer.fetch_handle().fetch(descriptor)
+        assert consumer.metrics.batches_fetched == 2
+        assert consumer.metrics.bytes_fetched == first.bytes + second.bytes
+        assert consumer.metrics.requests["get"] - before == 3, "one look at the manifest, and a get for each batch"
+
+
 async def test_a_closed_consumer_says_so(sim: SimStore):
     await produced(sim, [b"a"])
     consumer = Consumer(sim, settings=QUICK)

@@ -15,6 +15,7 @@ from tenure.buffer import (
     ObjectStore,
     OutcomeUnknown,
     Producer,
+    StoreRefused,
     dump,
     entries,
     stat,
@@ -214,3 +215,11 @@ async def test_a_consumer_of_nothing_says_so(store: ObjectStore):
         await Consumer.open(store, settings=QUICK)
     async with Consumer(store, settings=QUICK, create=True) as consumer:
         assert await consumer.next_batch(wait_ms=20) is None
+
+
+async def test_a_bucket_that_is_not_there_is_refused_in_one_line(s3_server: str):
+    """Naive: it is tried again and again, and answered with a page of the client's insides."""
+    with pytest.raises(StoreRefused) as caught:
+        await stat(s3_server.format(name="x").replace("s3://tests", "s3://no-such-bucket"))
+    assert "bucket" in str(caught.value)
+    assert "Debug source" not in str(caught.value)

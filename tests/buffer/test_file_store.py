@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from pathlib import Path
@@ -88,6 +89,29 @@ async def test_a_directory_that_could_not_be_synced_is_not_trusted_again(
     for repeated in (store.put_new("data/third", b"x"), store.get("data/second", limit_bytes=1)):
         with pytest.raises(StoreRefused, match="synced"):
             await repeated
+
+
+async def test_a_write_that_a_full_disk_stopped_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Naive: every attempt leaves its half under a hidden name, and keeps the disk full."""
+
+    write = os.write
+
+    def full(descriptor: int, data: memoryview) -> int:
+        if bytes(data) == b"too much":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    store = open_store(f"file://{tmp_path}/b")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OutcomeUnknown, match="No space"):
+            await store.put_new("data/a", b"too much")
+    assert list((tmp_path / "b" / ".partial").iterdir()) == []
+
+
+async def test_a_directory_that_cannot_be_made_is_refused_by_name():
+    with pytest.raises(StoreRefused, match="/proc/nowhere"):
+        await open_store("file:///proc/nowhere/b").put_new("data/a", b"x")
 
 
 async def test_a_reader_syncs_what_is_only_just_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.buffer import BufferSettings, Collector, Consumer, OutcomeUnknown, Producer
+from tenure.buffer import BufferSettings, Collector, Consumer, OutcomeUnknown, Producer, drop_group
 from tenure.buffer.journal import Journal
 from tenure.buffer.naming import DELTA
 from tenure.errors import Closed, Corrupt, Denied, Indeterminate, Invalid, LeaseLost
@@ -211,6 +211,27 @@ async def test_a_missing_manifest_is_an_error_and_nothing_is_deleted(sim: SimSto
     assert [key for key in sim.objects if key.startswith("data/")] == batches
 
 
+async def test_a_manifest_that_goes_under_a_running_consumer_is_an_error_and_not_an_empty_queue(sim: SimStore):
+    """Naive: the next number is not there, so there is nothing new, for ever."""
+    clock = ManualClock()
+    async with Producer(sim, settings=QUICK, clock=clock) as producer:
+        await (await producer.produce([b"a"])).durable()
+        consumer = await Consumer.open(sim, settings=QUICK, clock=clock, collect=False)
+        assert await consumer.next_batch() is not None
+        clock.advance(11_000)
+        assert await consumer.next_batch() is None, "nothing is new, and all is there"
+        await (await producer.produce([b"b"])).durable()
+        for key in [key for key in sim.objects if key.startswith("manifest/")]:
+            del sim.objects[key]
+        clock.advance(11_000)
+        for call in (consumer.next_batch, consumer.next_batch, (await producer.produce([b"c"])).durable):
+            with pytest.raises(Corrupt) as caught:
+                await call()
+            assert caught.value.code == "manifest_missing"
+        with pytest.raises(Corrupt):
+            await consumer.ack_through(0)
+
+
 async def test_sequences_go_on_after_the_queue_was_empty(sim: SimStore):
     """Naive: with the last entry gone, the next sequence is derived from nothing, and is 0 again."""
     await produced(sim, [b"a"], [b"b"])
@@ -293,6 +314,21 @@ async def test_a_fenced_consumer_neither_acks_nor_collects(sim: SimStore):
         await zombie.close()
         assert sorted(sim.objects) == before
     assert (await folded(sim)).groups["default"].next_seq == 0
+
+
+async def test_a_consumer_of_a_group_that_was_dropped_and_came_again_is_fenced(sim: SimStore):
+    """Naive: the new group counts its epochs from 1 again, and the old one's consumer passes for the new one's."""
+    await produced(sim, [b"a"], [b"b"])
+    zombie = await Consumer.open(sim, group="g", settings=QUICK, collect=False)
+    assert await zombie.next_batch() is not None
+    await drop_group(sim, "g", settings=QUICK)
+    async with Consumer(sim, group="g", settings=QUICK, collect=False) as successor:
+        assert successor.epoch > zombie.epoch
+        for call in (zombie.next_batch(), zombie.ack_through(0)):
+            with pytest.raises(LeaseLost):
+                await call
+        assert (await folded(sim)).groups["g"].next_seq == 0
+    await zombie.close()
 
 
 async def test_the_collector_of_a_fenced_consumer_stops(sim: SimStore):
@@ -444,7 +480,8 @@ async def test_an_orphan_is_invisible_and_collected_only_after_the_grace_period(
     await doomed.produce([b"orphan"])
     while not any(key.startswith("data/") for key in sim.objects):
         await asyncio.sleep(0.001)
-    await doomed.close(deadline_ms=0)
+    with pytest.raises(Indeterminate):
+        await doomed.close(deadline_ms=0)
     assert await consumed(sim) == []
     sim.advance(59_000)
     assert await collected(sim, settings) == []

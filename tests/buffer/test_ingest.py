@@ -191,6 +191,27 @@ async def test_what_the_table_holds_already_is_passed_over(url: str) -> None:
     assert await frontier(url) == 4
 
 
+async def test_more_than_is_read_ahead_may_be_passed_over(url: str) -> None:
+    await fill(url, batches=12)
+    sink = ListSink()
+    sink.last = 9
+    async with Consumer(url) as consumer:
+        assert await Ingest(consumer, to_tuples, sink, settings=FEW).catch_up() == 2
+    assert sink.rows == list(range(30, 36))
+    assert await frontier(url) == 11
+
+
+async def test_a_table_ahead_of_its_buffer_is_told_and_nothing_is_passed_over(url: str) -> None:
+    """A buffer that was set back gives sequences again that the table holds already: those batches are other ones."""
+    await fill(url, batches=3)
+    sink = ListSink()
+    sink.last = 7
+    async with Consumer(url) as consumer:
+        with pytest.raises(Conflict) as caught:
+            await Ingest(consumer, to_tuples, sink, settings=FEW).catch_up()
+        assert caught.value.code == "sink_ahead"
+
+
 async def test_a_table_that_was_set_back_is_told_and_not_filled_with_a_hole(url: str) -> None:
     await fill(url, batches=5)
     sink = ListSink()

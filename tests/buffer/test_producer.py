@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from tenure.buffer import Producer
+from tenure.buffer import Producer, StoreRefused
 from tenure.buffer.budget import Budget
-from tenure.errors import Closed, Indeterminate
+from tenure.errors import Closed, Indeterminate, Invalid
+from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
 from tests.buffer.support import consumed, folded, quick
 
@@ -121,11 +122,75 @@ async def test_close_flushes_and_a_deadline_bounds_it(sim: SimStore):
     producer = await Producer.open(sim, settings=quick(flush_interval_ms=LATER))
     sim.hook = lambda call: Hold() if call.key.startswith("data/") else None
     handle = await producer.produce([b"b"])
-    await producer.close(deadline_ms=10)
+    with pytest.raises(Indeterminate):
+        await producer.close(deadline_ms=10)
     with pytest.raises(Indeterminate):
         await handle.durable()
     sim.hook = lambda call: None
     assert await consumed(sim) == [b"a"]
+
+
+async def test_a_failure_that_nobody_asked_after_is_told_when_the_producer_is_closed(sim: SimStore):
+    sim.hook = lambda call: "refused" if call.key.startswith("data/") else None
+    producer = await Producer.open(sim, settings=quick())
+    await producer.produce([b"a"])
+    with pytest.raises(StoreRefused):
+        await producer.close()
+
+    async def invalid() -> None:
+        async with Producer(sim, settings=quick()) as producer:
+            await producer.produce([b"a"])
+            await producer.produce([])
+
+    with pytest.raises(Invalid):  # what went wrong first is what matters
+        await invalid()
+    async with Producer(sim, settings=quick()) as producer:
+        with pytest.raises(StoreRefused):
+            await (await producer.produce([b"a"])).durable()
+        await producer.produce([b"b"])
+        with pytest.raises(StoreRefused):
+            await producer.flush()
+
+
+async def test_a_list_that_its_owner_uses_again_is_in_the_batch_as_it_was(sim: SimStore):
+    async with Producer(sim, settings=quick(flush_interval_ms=LATER)) as producer:
+        entries = [b"a", b"b"]
+        await producer.produce(entries)
+        entries.clear()
+        entries.append(b"c")
+        await producer.produce(entries)
+        entries.clear()
+    assert await consumed(sim) == [b"a", b"b", b"c"]
+
+
+async def test_metadata_counts_as_held_and_a_batch_holds_no_more_of_it_than_can_be_read(
+    sim: SimStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Readers of Parquet refuse a footer beyond 100 MB: what was durable would be lost."""
+    monkeypatch.setattr("tenure.buffer.producer.FOOTER_BYTES_MAX", 10_000)
+    async with Producer(sim, settings=quick(flush_interval_ms=LATER)) as producer:
+        for _ in range(10):
+            await producer.produce([b""], b"m" * 3_000)
+        assert producer.metrics.inflight_bytes >= 30_000
+        await producer.flush()
+        assert producer.metrics.batches == 5
+    assert len(await consumed(sim)) == 10
+    with pytest.raises(Invalid, match="metadata_bytes_max"):
+        quick(metadata_bytes_max=64 << 20)
+
+
+async def test_the_oldest_entry_that_is_not_durable_shows_a_store_that_is_stuck(sim: SimStore):
+    hold, clock = Hold(), ManualClock()
+    async with Producer(sim, settings=quick(), clock=clock) as producer:
+        sim.hook = lambda call: hold if call.key.startswith("data/") and not hold.reached.is_set() else None
+        handle = await producer.produce([b"a"])
+        await hold.reached.wait()
+        clock.advance(5_000)
+        assert producer.metrics.snapshot(clock.wall_ms())["oldest_unflushed_ms"] == 5_000
+        hold.release()
+        await handle.durable()
+        await producer.flush()
+        assert producer.metrics.snapshot(clock.wall_ms())["oldest_unflushed_ms"] == 0
 
 
 async def test_metrics_tell_what_it_costs(sim: SimStore):

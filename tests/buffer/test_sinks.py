@@ -137,6 +137,18 @@ async def test_a_locked_database_did_not_commit_and_may_be_asked_again(tmp_path:
     await sink.close()
 
 
+async def test_a_database_that_is_no_longer_one_cannot_tell_and_says_so(tmp_path: Path) -> None:
+    """Ingest asks again later then: what SQLite raises by itself would end the run."""
+    sink = sqlite_sink(tmp_path / "table")
+    assert (await sink.write(commit(0, 0), [tuples(0)])).outcome is Outcome.COMMITTED
+    other = sqlite3.connect(tmp_path / "table")
+    other.execute("drop table tenure_ingest")
+    other.close()
+    with pytest.raises(Invalid, match="cannot be read"):
+        await sink.check_committed(commit(0, 0))
+    await sink.close()
+
+
 async def test_a_table_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a database, and long enough to be sure of it" * 10)
     sink = sqlite_sink(tmp_path / "file")

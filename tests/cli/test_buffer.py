@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tenure.buffer import Consumer
+from tenure.cli.buffer import buffer
 from tests.cli.conftest import COMMAND, Tenure, surroundings
 
 
@@ -34,6 +37,33 @@ def test_lines_go_in_and_come_out_again(tenure: Tenure, home: Path) -> None:
     assert tenure("buffer", "tail", home).stdout == "one\ntwo\n\nfour\n"
     rows = [json.loads(line) for line in tenure("buffer", "tail", home, "--json").stdout.splitlines()]
     assert rows[1] == {"seq": 0, "index": 1, "entry": "two"}
+
+
+@pytest.mark.parametrize("command", ["stat", "tail", "produce", "verify"])
+def test_without_the_extra_every_command_says_what_to_install(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("tenure.buffer")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = CliRunner().invoke(buffer, [command, "/nowhere"])
+    assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
+    assert "pip install tenure[buffer]" in capsys.readouterr().err + done.output
+
+
+def test_gc_keeps_what_it_is_told_to_retain(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="x\n")
+    asyncio.run(read_all(home))
+    kept = asked(tenure, "gc", home, "--dry-run", "--grace", "0", "--retain-for", "1h")
+    assert (kept["trimmed"], kept["objects"]) == (0, 0)
+    gone = asked(tenure, "gc", home, "--grace", "0")
+    assert (gone["trimmed"], gone["objects"]) == (1, 1)
+
+
+async def read_all(home: Path) -> None:
+    async with Consumer(home.as_uri(), collect=False) as consumer:
+        while (batch := await consumer.next_batch()) is not None:
+            await consumer.ack(batch.seq)
 
 
 def test_files_go_in_line_by_line_or_whole(tenure: Tenure, home: Path, tmp_path: Path) -> None:

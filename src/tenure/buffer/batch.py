@@ -99,8 +99,8 @@ class Batch:
 
 def encode_batch(
     calls: Sequence[tuple[Sequence[bytes], Range]], *, buffer_id: str, producer: str, ordinal: int, level: int
-) -> bytes:
-    """The object's bytes for these produce calls."""
+) -> memoryview:
+    """The object's bytes for these produce calls, where they were encoded: a batch is large, and a copy costs."""
     entries: list[bytes] = []
     numbers = array("i")
     for number, (call, _) in enumerate(calls):
@@ -125,8 +125,7 @@ def encode_batch(
     ) as writer:
         writer.write_table(pa.table(columns, schema=_SCHEMA), row_group_size=max(len(entries), 1))
         writer.add_key_value_metadata({_ABOUT: about, _RANGES: ranges})
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return memoryview(sink.getvalue()).cast("B")  # obstore takes no other kind
 
 
 def decode_batch(data: bytes, descriptor: Descriptor, settings: BufferSettings) -> Batch:

@@ -19,7 +19,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
-from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.errors import Closed, Invalid
 
 __all__ = ["CloudStore"]
@@ -31,6 +31,7 @@ _OPTIONS = {
     "az": {"endpoint", "account_name"},
     "memory": set[str](),
 }
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _MEMORY: dict[str, MemoryStore] = {}
 _unnamed = itertools.count(1)
 _threads = {"started": False, "lost": False}
@@ -70,10 +71,10 @@ class CloudStore:
             raise Invalid("a memory store lives in one process: it cannot be pickled")
         return CloudStore, (self._scheme, self._bucket, self._prefix, self._options)
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         await self._put(key, data, "create")
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         await self._put(key, data, "overwrite")
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
@@ -131,9 +132,11 @@ class CloudStore:
         finally:
             await self.delete([key])
 
-    async def _put(self, key: str, data: bytes, mode: Any) -> None:
+    async def _put(self, key: str, data: Bytes, mode: Any) -> None:
         try:
             await obstore.put_async(self._store(), self._key(key), data, mode=mode, use_multipart=False)
+        except (exceptions.NotFoundError, FileNotFoundError) as error:
+            raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
         except (exceptions.BaseError, OSError) as error:
             raise _translated(error, key) from None
 
@@ -152,7 +155,8 @@ class CloudStore:
     def _connect(self) -> Any:
         if self._scheme == "memory":
             return _MEMORY.setdefault(self._bucket, MemoryStore())
-        plain = str(self._options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))).startswith("http://")
+        named = [os.environ.get(name, "") for name in _ENDPOINTS] if self._scheme == "s3" else []
+        plain = any(url.startswith("http://") for url in [self._options.get("endpoint", ""), *named])
         client: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
         retry: Any = {"max_retries": 0}
         options: Any = dict(self._options)
@@ -165,7 +169,7 @@ class CloudStore:
                 case _:
                     return AzureStore(self._bucket, config=options, client_options=client, retry_config=retry)
         except exceptions.BaseError as error:
-            raise StoreRefused(f"cannot open {self.url}: {error}") from None
+            raise StoreRefused(f"cannot open {self.url}: {_brief(error)}") from None
 
     def _key(self, key: str) -> str:
         return f"{self._prefix}/{key}".strip("/") if self._prefix else key
@@ -188,8 +192,15 @@ def _translated(error: Exception, key: str) -> Exception:
         case exceptions.NotFoundError() | FileNotFoundError():
             return ObjectMissing(f"no such object: {key}")
         case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError() | PermissionError():
-            return StoreRefused(f"the store does not allow it: {key}: {error}")
+            return StoreRefused(f"the store does not allow it: {key}: {_brief(error)}")
         case exceptions.NotSupportedError() | exceptions.InvalidPathError() | NotImplementedError():
-            return StoreRefused(f"the store cannot do it: {key}: {error}")
+            return StoreRefused(f"the store cannot do it: {key}: {_brief(error)}")
+        case _ if "NoSuchBucket" in str(error):
+            return StoreRefused(f"there is no such bucket: {_brief(error)}")
         case _:
-            return OutcomeUnknown(f"the store failed: {key}: {error}")
+            return OutcomeUnknown(f"the store failed: {key}: {_brief(error)}")
+
+
+def _brief(error: Exception) -> str:
+    """What happened, without the dump of the client's insides that follows it."""
+    return str(error).partition("\n\nDebug source")[0].strip()

@@ -64,7 +64,7 @@ class Consumer:
         self._journal = Journal(store, settings=settings, clock=clock)
         self._settings = self._journal.settings
         self._catalog = Catalog(self._journal)
-        self._fetcher = FetchHandle(self._journal.store.inner, settings=self._settings)
+        self._fetcher = self.fetch_handle()
         self._resume, self._create, self._collect = last_acked, create, collect
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
         self._durable = 0  # the same, as the manifest sees it
@@ -107,20 +107,18 @@ class Consumer:
 
     @property
     def metrics(self) -> BufferMetrics:
-        """Counters, with what the consumer's own fetch handle did."""
-        own, fetched = self._journal.metrics, self._fetcher.metrics
-        own.batches_fetched, own.entries_fetched = fetched.batches_fetched, fetched.entries_fetched
-        own.bytes_fetched, own.frontier = fetched.bytes_fetched, self._durable - 1
-        own.lag_batches, own.lag_ms = self.lag.batches, self.lag.ms
+        """Counters, with what its fetch handles did in this process."""
+        own, lag = self._journal.metrics, self.lag
+        own.frontier, own.lag_batches, own.lag_ms = self._durable - 1, lag.batches, lag.ms
         return own
 
     @property
     def lag(self) -> Lag:
         """How far behind this consumer is, by the last manifest read."""
+        if self.epoch < 0 or self._journal.state.next_seq == self._acked:
+            return Lag(0, 0)
         state = self._journal.state
         behind = state.next_seq - self._acked
-        if behind == 0:
-            return Lag(0, 0)
         return Lag(behind, max(0, self._journal.clock.wall_ms() - _waiting_since(state, self._acked)))
 
     async def start(self) -> None:
@@ -179,7 +177,7 @@ class Consumer:
 
     def fetch_handle(self) -> FetchHandle:
         """A handle that fetches what ``next_descriptors`` handed out, from anywhere."""
-        return FetchHandle(self._journal.store.inner, settings=self._settings)
+        return FetchHandle(self._journal.store.inner, settings=self._settings, metrics=self._journal.metrics)
 
     async def ack(self, seq: int) -> None:
         """Acknowledge exactly the next batch; durable with every ``ack_every``-th and with ``flush``.

@@ -60,7 +60,8 @@ def start(state: State, group: str, consumer: str, last_acked: int | None, *, gr
         return None
     if known is None and len(state.groups) >= groups_max:
         raise Invalid(f"the buffer has {len(state.groups)} groups already: drop one", code="too_many_groups")
-    epoch, lowest = (0, state.first_seq) if known is None else (known.epoch, known.next_seq)
+    # A group that was dropped may come again: the number of a delta is above every epoch that was ever given.
+    epoch, lowest = (state.number, state.first_seq) if known is None else (known.epoch, known.next_seq)
     target = lowest if last_acked is None else last_acked + 1
     if not lowest <= target <= state.next_seq:
         raise Invalid(

@@ -18,10 +18,16 @@ __all__ = ["FetchHandle"]
 class FetchHandle:
     """Fetches and decodes batches; touches no cursor, keeps nothing, and pickles as the store's URL."""
 
-    def __init__(self, store: ObjectStore | str, *, settings: BufferSettings | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore | str,
+        *,
+        settings: BufferSettings | None = None,
+        metrics: BufferMetrics | None = None,
+    ) -> None:
         self._settings = settings if settings is not None else BufferSettings()
         self._store = open_store(store) if isinstance(store, str) else store
-        self.metrics = BufferMetrics()
+        self.metrics = metrics if metrics is not None else BufferMetrics()
 
     def __reduce__(self) -> tuple[type[FetchHandle], tuple[ObjectStore], dict[str, BufferSettings]]:
         return FetchHandle, (self._store,), {"_settings": self._settings}

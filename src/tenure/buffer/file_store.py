@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.errors import Invalid
 
 __all__ = ["FileStore"]
@@ -48,10 +48,10 @@ class FileStore:
     def __reduce__(self) -> tuple[type[FileStore], tuple[Path]]:
         return FileStore, (self._root,)
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         await self._run(lambda: self._write(key, data, os.link))
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         await self._run(lambda: self._write(key, data, os.replace))
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
@@ -125,22 +125,19 @@ class FileStore:
         self._count += 1
         return folder / f"{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}-{self._count}"
 
-    def _write(self, key: str, data: bytes, publish: Callable[[Path, Path], None]) -> None:
-        path, hidden = self._path(key), self._hidden()
-        descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    def _write(self, key: str, data: Bytes, publish: Callable[[Path, Path], None]) -> None:
+        path = self._path(key)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        try:
-            self._folder(path.parent)
-            publish(hidden, path)
-            self._sync(path.parent)
-        finally:
-            hidden.unlink(missing_ok=True)
+            hidden = self._hidden()
+            try:
+                _fill(hidden, data)
+                self._folder(path.parent)
+                publish(hidden, path)
+                self._sync(path.parent)
+            finally:
+                hidden.unlink(missing_ok=True)  # also where the disk is full: what is left would keep it so
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise PermissionError(f"{error.filename} is gone, or cannot be made") from error
 
     def _folder(self, folder: Path) -> None:
         """Make a directory and every one above it durable, once."""
@@ -203,3 +200,15 @@ class FileStore:
             with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
                 status = (self._root / key).stat()
                 yield ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _fill(path: Path, data: Bytes) -> None:
+    """Write a new file whole, and make its content durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -118,7 +118,7 @@ def _regroup(state: State, op: Epoch | Frontier | Skip | Drop, delta: Delta) -> 
     group = state.groups.get(op.group)
     if isinstance(op, Epoch):
         epoch, frontier, skipped = (
-            (0, state.first_seq, 0) if group is None else (group.epoch, group.next_seq, group.skipped)
+            (delta.number - 1, state.first_seq, 0) if group is None else (group.epoch, group.next_seq, group.skipped)
         )
         if op.epoch != epoch + 1 or not frontier <= op.next_seq <= state.next_seq:
             _refuse(delta, f"epoch {op.epoch} at {op.next_seq} of group {op.group}")

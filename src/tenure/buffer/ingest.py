@@ -102,7 +102,7 @@ class Ingest(Generic[Rows]):
 
         Raises LeaseLost where another consumer took over, Corrupt for a batch that is gone or damaged, Invalid
         (``decode_failed``, ``sink_refused``), Overloaded where the sink kept refusing, Conflict (``sink_behind``) where
-        the table lacks batches that were acknowledged.
+        the table lacks batches that were acknowledged, or (``sink_ahead``) holds some that the buffer never had.
         """
         stop = stop or asyncio.Event()
         while not stop.is_set():
@@ -157,12 +157,22 @@ class Ingest(Generic[Rows]):
         self._fetch_more()
 
     async def _next(self, count: int) -> list[Descriptor]:
-        descriptors = list(await self._consumer.next_descriptors(count))
-        if descriptors and self._starting:
-            await self._start(descriptors[0])
-        if descriptors:
+        """The next batches that the table does not hold yet; those it holds are passed over."""
+        while descriptors := list(await self._consumer.next_descriptors(count)):
+            if self._starting:
+                await self._start(descriptors[0])
             self._handed_seq = descriptors[-1].seq
-        return [each for each in descriptors if each.seq > self.committed_seq]
+            if fresh := [each for each in descriptors if each.seq > self.committed_seq]:
+                return fresh
+        if self._handed_seq >= 0 and self.committed_seq > self._handed_seq:
+            raise Conflict(
+                f"the table holds batches up to {self.committed_seq}, but the buffer ends with {self._handed_seq}: it "
+                "was set back, and what comes next would be passed over. Start a new table",
+                code="sink_ahead",
+                last=self.committed_seq,
+                end=self._handed_seq,
+            )
+        return []
 
     async def _start(self, first: Descriptor) -> None:
         """Ask the sink how far it is; what it holds already is passed over."""

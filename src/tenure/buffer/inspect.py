@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -124,14 +125,28 @@ async def dump(store: ObjectStore | str, *, settings: BufferSettings | None = No
 
 
 async def entries(
-    store: ObjectStore | str, low: int | None = None, high: int | None = None, *, settings: BufferSettings | None = None
+    store: ObjectStore | str,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    settings: BufferSettings | None = None,
+    follow: bool = False,
 ) -> AsyncIterator[Descriptor]:
-    """The batches from ``low`` up to, not including, ``high`` that the buffer still holds, in order."""
+    """The batches from ``low`` up to, not including, ``high`` that the buffer still holds, in order.
+
+    With ``follow`` it goes on with those that come, looking every ``poll_ms``.
+    """
     journal = Journal(store, settings=settings)
-    state = await journal.open(create=False, writing=False)
-    bounds = (state.first_seq if low is None else low, state.next_seq if high is None else high)
-    async for descriptor in Catalog(journal).walk(*bounds):
-        yield descriptor
+    state, catalog = await journal.open(create=False, writing=False), Catalog(journal)
+    following = state.first_seq if low is None else low
+    while True:
+        async for descriptor in catalog.walk(following, state.next_seq if high is None else high):
+            following = descriptor.seq + 1
+            yield descriptor
+        if not follow or following == high:
+            return
+        await asyncio.sleep(journal.settings.poll_ms / 1000)
+        state = await journal.sync()
 
 
 async def verify(
@@ -139,6 +154,7 @@ async def verify(
 ) -> AsyncIterator[Finding]:
     """What is wrong or odd: damaged and missing batches, gaps in the manifest, orphans, foreign files.
 
+    The buffer may be at work: what a collector deleted while we looked is not missing.
     ``data=False`` looks at sizes only and downloads nothing. Raises Corrupt if the manifest itself cannot be followed.
     """
     journal = Journal(store, settings=settings)
@@ -152,9 +168,8 @@ async def verify(
             yield Finding("gap", descriptor.location, f"batch {expected} is missing in the manifest", expected)
         expected = descriptor.seq + 1
         referenced.add(descriptor.location)
-        if (
-            finding := await _look_at(descriptor, listed.get(descriptor.location), fetcher if data else None)
-        ) is not None:
+        finding = await _look_at(descriptor, listed.get(descriptor.location), fetcher if data else None)
+        if finding is not None and (await journal.sync()).first_seq <= descriptor.seq:
             yield finding
     for key in sorted(set(listed) - referenced):
         yield _unreferenced(key, state.void)

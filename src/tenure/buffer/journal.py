@@ -49,7 +49,8 @@ class Journal:
         self.id = fresh_id(self.clock.wall_ms())
         self.upkeep = Upkeep(self.patient, self.settings, self.metrics)
         self._lock = asyncio.Lock()
-        self._looked_ms = self.clock.boot_ms()
+        self._looked_ms = self._proved_ms = self.clock.boot_ms()
+        self._anchor = -1
 
     async def open(self, *, create: bool, writing: bool = True) -> State:
         """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
@@ -73,11 +74,13 @@ class Journal:
                 f"two buffers under one prefix: buffer.json is of {marker.buffer}, the manifest of {self.state.buffer}",
                 code="two_buffers",
             )
+        self._anchor = self.state.number
         return self.state
 
     async def sync(self) -> State:
         """Fold what was committed since the last look."""
         async with self._lock:
+            await self._prove()
             return await self._sync()
 
     async def commit(self, decide: Decision) -> State | None:
@@ -89,10 +92,9 @@ class Journal:
         async with self._lock:
             started = time.monotonic()
             in_doubt = False
+            await self._prove()
             if self.clock.boot_ms() - self._looked_ms > _STALE_MS:
-                await (
-                    self._sync()
-                )  # after a long pause the number may be freed: better seen before than after the create
+                await self._sync()  # the next number may have been freed meanwhile: better seen before the create
             for attempt in range(self.settings.commit_attempts_max):
                 ops = decide(self.state, in_doubt)
                 if ops is None:
@@ -140,6 +142,17 @@ class Journal:
 
     async def _freed(self, number: int, block: int | None = None) -> bool:
         return await self.patient.exists(freed_key(number // (block or self.state.block)))
+
+    async def _prove(self) -> None:
+        """Now and then, make sure that what was folded is still there: else nothing new would mean nothing at all."""
+        now_ms = self.clock.boot_ms()
+        if now_ms - self._proved_ms < _STALE_MS:
+            return
+        if not await self.patient.exists(delta_key(self._anchor)) and not await self._freed(self._anchor):
+            raise Corrupt(
+                f"the manifest is gone: delta {self._anchor} was there", code="manifest_missing", url=self.store.url
+            )
+        self._anchor, self._proved_ms = self.state.number, now_ms
 
     async def _sync(self) -> State:
         first, now_ms = self.state.number + 1, self.clock.boot_ms()

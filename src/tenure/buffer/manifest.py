@@ -239,7 +239,7 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {
 }
 
 
-def checksum_of(data: bytes) -> str:
+def checksum_of(data: bytes | memoryview) -> str:
     """CRC32C as eight hexadecimal digits."""
     return f"{crc32c(data):08x}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.buffer.store import ObjectInfo, ObjectStore
+from tenure.buffer.store import Bytes, ObjectInfo, ObjectStore
 
 __all__ = ["BufferMetrics", "Metered"]
 
@@ -87,12 +87,12 @@ class Metered:
     def url(self) -> str:
         return self.inner.url
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         self._sent("put_new", data)
         await self.inner.put_new(key, data)
         self.metrics.objects_created += 1
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         self._sent("put", data)
         await self.inner.put(key, data)
         self.metrics.objects_created += 1
@@ -127,7 +127,7 @@ class Metered:
         self._count("head")
         return await self.inner.now_ms()
 
-    def _sent(self, kind: str, data: bytes) -> None:
+    def _sent(self, kind: str, data: Bytes) -> None:
         self._count(kind)
         self.metrics.bytes_sent += len(data)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tenure.buffer.metrics import Metered
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
+from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
 
 __all__ = ["Patient"]
 
@@ -87,7 +87,7 @@ class Patient:
             return await self.find(key, len(data) + 1_000_000) == data
         return True
 
-    async def create_own(self, key: str, data: bytes) -> None:
+    async def create_own(self, key: str, data: Bytes) -> None:
         """Create an object whose key only we use, or whose content is the same whoever writes it."""
         try:
             await self.repeat(lambda: self.store.put_new(key, data))

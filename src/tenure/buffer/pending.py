@@ -9,11 +9,13 @@ import msgspec
 
 from tenure.buffer.batch import Range
 from tenure.buffer.manifest import Entry
+from tenure.buffer.store import Bytes
 
 __all__ = ["PendingBatch", "Position", "WriteHandle"]
 
 _ENTRY_WEIGHT = 64
 """What holding one entry costs beside its bytes, so that a million empty ones are bounded, too."""
+_RANGE_BYTES = 64
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -31,12 +33,15 @@ class PendingBatch:
         self.calls: list[tuple[Sequence[bytes], Range]] = []
         self.count = 0
         self.bytes = 0
+        self.footer_bytes = 0
         self.weight = 0
         self.ordinal = -1
-        self.data = b""
+        self.data: Bytes = b""
         self.entry: Entry | None = None
         self.settled = False
         self.error: Exception | None = None
+        self.heard = False
+        """Whether anybody waits, or has waited, for the outcome."""
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.done.add_done_callback(_look)
 
@@ -46,7 +51,8 @@ class PendingBatch:
         self.calls.append((entries, Range(self.count, now_ms, metadata)))
         self.count += len(entries)
         self.bytes += size
-        self.weight += weight_of(size, len(entries))
+        self.footer_bytes += footer_bytes_of(metadata)
+        self.weight += weight_of(size + len(metadata), len(entries))
         return handle
 
     def succeed(self, seq: int) -> None:
@@ -59,8 +65,13 @@ class PendingBatch:
 
 
 def weight_of(size: int, count: int) -> int:
-    """What a call with that many bytes and entries counts in a producer's budget."""
+    """What a call with that many bytes, metadata and all, and entries counts in a producer's budget."""
     return size + _ENTRY_WEIGHT * count
+
+
+def footer_bytes_of(metadata: bytes) -> int:
+    """What a call takes of its batch's footer, at most: its range, and its metadata in base64."""
+    return _RANGE_BYTES + (len(metadata) + 2) // 3 * 4
 
 
 def _look(done: asyncio.Future[int]) -> None:
@@ -87,4 +98,5 @@ class WriteHandle:
 
         It does not mean that a consumer has seen them, or that any database has.
         """
+        self._batch.heard = True
         return Position(await asyncio.shield(self._batch.done), self._start, self.count)

@@ -12,12 +12,12 @@ from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
-from tenure.buffer.pending import PendingBatch, WriteHandle, weight_of
+from tenure.buffer.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
 from tenure.buffer.pipeline import Pipeline
-from tenure.buffer.settings import BufferSettings
+from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.clock import Clock
-from tenure.errors import Closed, Corrupt, Indeterminate, Invalid
+from tenure.errors import Closed, Corrupt, Indeterminate, Invalid, TenureError
 
 __all__ = ["Producer"]
 
@@ -53,6 +53,7 @@ class Producer:
         self._timer: asyncio.TimerHandle | None = None
         self._pipeline: Pipeline | None = None
         self._failure: Exception | None = None
+        self._lost: PendingBatch | None = None
         self._closed = False
         self._pid = os.getpid()
 
@@ -96,8 +97,13 @@ class Producer:
 
     @property
     def metrics(self) -> BufferMetrics:
-        self._journal.metrics.inflight_bytes = self._budget.bytes
-        return self._journal.metrics
+        """Counters, with what is held at this moment: the oldest entry that is not durable tells of a stuck store."""
+        own = self._journal.metrics
+        waiting = self._pipeline.waiting[:1] if self._pipeline is not None else []
+        oldest = next(iter(waiting), self._gathering)
+        own.unflushed_since_ms = 0 if oldest is None else oldest.calls[0][1].ingested_ms
+        own.inflight_bytes = self._budget.bytes
+        return own
 
     async def start(self) -> None:
         """Open the buffer, or create it. Raises Corrupt, Conflict, StoreRefused, OutcomeUnknown."""
@@ -115,7 +121,8 @@ class Producer:
         Raises Invalid for no entries, for what is not bytes and for too many of them; Closed once the producer halted.
         """
         size = self._checked(entries, metadata)
-        weight = weight_of(size, len(entries))
+        entries = tuple(entries)  # the caller may go on with the list at once
+        weight = weight_of(size + len(metadata), len(entries))
         self._raise_if_over()
         if self._budget.full(weight):
             self._seal()  # what waits for the timer would only keep us waiting
@@ -131,14 +138,19 @@ class Producer:
         """Return once everything produced before is durable; raises the first failure among it."""
         self._raise_if_over()
         self._seal()
-        waiting = [batch.done for batch in self._started().waiting]
+        waiting = self._started().waiting
         if waiting:
-            await asyncio.wait(waiting)
-            for done in waiting:
-                done.result()
+            await asyncio.wait([batch.done for batch in waiting])
+            for batch in waiting:
+                batch.heard = True
+            for batch in waiting:
+                batch.done.result()
 
     async def close(self, deadline_ms: int | None = None) -> None:
-        """Flush, for at most ``deadline_ms``, and stop; handles that are not durable by then hear Indeterminate."""
+        """Flush, for at most ``deadline_ms``, and stop; handles that are not durable by then hear Indeterminate.
+
+        Raises the first failure that nobody has heard of, so that nothing is lost in silence.
+        """
         if self._closed:
             return
         self._seal()
@@ -155,7 +167,10 @@ class Producer:
             await self._pipeline.close()
             for batch in left:
                 batch.fail(Indeterminate("the producer was closed before this was durable", code="closed"))
+                self._remember(batch)
             await self._journal.close()
+        if self._lost is not None and not self._lost.heard:
+            self._lost.done.result()
 
     async def __aenter__(self) -> Producer:
         await self.start()
@@ -164,7 +179,11 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except TenureError:
+            if error is None:  # else what went wrong first is what matters
+                raise
 
     def _checked(self, entries: Sequence[bytes], metadata: bytes) -> int:
         """The bytes of a call that may be taken."""
@@ -186,6 +205,7 @@ class Producer:
 
     def _raise_if_over(self) -> None:
         if self._failure is not None:
+            self._lost = None  # heard of now
             raise Closed(f"the producer has halted: {self._failure}", code="producer_halted") from self._failure
         if self._closed:
             raise Closed("the producer is closed", code="closed")
@@ -201,11 +221,13 @@ class Producer:
     def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
         """Put the call into the batch being gathered, and flush what has become large enough."""
         now_ms = self._journal.clock.wall_ms()
-        if self._gathering is not None and self._gathering.bytes + size > self._settings.flush_bytes:
+        if self._gathering is not None and (
+            self._gathering.bytes + size > self._settings.flush_bytes
+            or self._gathering.footer_bytes + footer_bytes_of(metadata) > FOOTER_BYTES_MAX
+        ):
             self._seal()
         if self._gathering is None:
             self._gathering = PendingBatch()
-            self._journal.metrics.unflushed_since_ms = now_ms
             delay = self._settings.flush_interval_ms / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._seal)
         handle = self._gathering.add(entries, size, metadata, now_ms)
@@ -223,7 +245,6 @@ class Producer:
             self._timer = None
         batch, self._gathering = self._gathering, None
         if batch is not None:
-            self._journal.metrics.unflushed_since_ms = 0
             self._started().submit(batch)
 
     def _settled(self, batch: PendingBatch) -> None:
@@ -231,7 +252,14 @@ class Producer:
         if batch.error is None:
             self._journal.metrics.batches += 1
             self._journal.metrics.batch_bytes += len(batch.data)
+        else:
+            self._remember(batch)
         self._budget.release(batch.weight, len(batch.calls))
+
+    def _remember(self, batch: PendingBatch) -> None:
+        """Keep the first failure that nobody has heard of, for `close`."""
+        if self._lost is None or self._lost.heard:
+            self._lost = batch
 
     def _halt(self, error: Exception) -> None:
         """The manifest cannot be written: everything under way hears it, and every later call."""
@@ -239,4 +267,5 @@ class Producer:
         self._seal()
         for batch in self._started().waiting:
             batch.fail(error)
+            self._remember(batch)
         self._budget.fail(Closed(f"the producer has halted: {error}", code="producer_halted"))

@@ -6,9 +6,11 @@ import msgspec
 
 from tenure.errors import Invalid
 
-__all__ = ["BufferSettings"]
+__all__ = ["FOOTER_BYTES_MAX", "BufferSettings"]
 
 _MIB = 1 << 20
+FOOTER_BYTES_MAX = 64 * _MIB
+"""What a batch's footer may hold of its calls: readers of Parquet refuse one beyond 100 MB."""
 
 
 class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,3 +98,5 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"{name} must be at least {lowest}, not {value}")
         if self.call_bytes_max > self.inflight_bytes_max:
             raise Invalid("call_bytes_max must not exceed inflight_bytes_max, or such a call would wait for ever")
+        if self.metadata_bytes_max > FOOTER_BYTES_MAX // 2:
+            raise Invalid(f"metadata_bytes_max must not exceed {FOOTER_BYTES_MAX // 2:,}, or no batch could hold it")

@@ -57,7 +57,7 @@ class SqliteSink:
 
     async def last_committed(self, buffer: str) -> int | None:
         """The sequence that the database holds. Raises Invalid where the database cannot be used."""
-        return await self._run(lambda: self._last(self._open(), buffer))
+        return await self._run(lambda: self._ask(buffer))
 
     async def write(self, commit: Commit, parts: Sequence[Sequence[tuple[Any, ...]]]) -> Written:
         """Insert the rows and move the sequence, in one transaction."""
@@ -81,16 +81,23 @@ class SqliteSink:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
-                connection = sqlite3.connect(self._path, timeout=self._busy_ms / 1000, isolation_level=None)
-                connection.execute("pragma journal_mode = wal")
-                connection.execute("pragma synchronous = full")
-                connection.execute(_PROGRESS)
+                self._connection = sqlite3.connect(self._path, timeout=self._busy_ms / 1000, isolation_level=None)
+                self._connection.execute("pragma journal_mode = wal")
+                self._connection.execute("pragma synchronous = full")
+                self._connection.execute(_PROGRESS)
                 if self._create:
-                    connection.execute(self._create)
+                    self._connection.execute(self._create)
             except sqlite3.Error as error:
+                self._close()
                 raise Invalid(f"{self._path} cannot be used as a sink: {error}") from error
-            self._connection = connection
         return self._connection
+
+    def _ask(self, buffer: str) -> int | None:
+        connection = self._open()
+        try:
+            return self._last(connection, buffer)
+        except sqlite3.Error as error:
+            raise Invalid(f"{self._path} cannot be read: {error}") from error
 
     def _last(self, connection: sqlite3.Connection, buffer: str) -> int | None:
         asked = "select high from tenure_ingest where buffer = ? and sink = ?"

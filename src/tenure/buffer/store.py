@@ -21,6 +21,7 @@ import msgspec
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, NotFound
 
 __all__ = [
+    "Bytes",
     "ObjectExists",
     "ObjectInfo",
     "ObjectMissing",
@@ -29,6 +30,10 @@ __all__ = [
     "StoreRefused",
     "open_store",
 ]
+
+
+Bytes = bytes | memoryview
+"""What is written: a batch comes as a view of where it was encoded, so that it is not copied."""
 
 
 class ObjectExists(Conflict):
@@ -72,11 +77,11 @@ class ObjectStore(Protocol):
         """The address, without any secret: ``open_store`` of it gives the same store."""
         ...
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         """Create the object whole and durably, only if the key is free."""
         ...
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         """Write the object whole and durably, over whatever is there."""
         ...
 

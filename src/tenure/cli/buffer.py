@@ -13,11 +13,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from tenure.cli import buffer_show
-from tenure.cli.main import OK, PROBLEM, USAGE
-from tenure.cli.options import AsJson
-from tenure.cli.remote import exit_code
-from tenure.cli.screen import Payload, Shown, console_for, document, refuse
-from tenure.errors import Invalid, TenureError
+from tenure.cli.buffer_guard import guarded
+from tenure.cli.main import OK, PROBLEM
+from tenure.cli.options import AsJson, duration
+from tenure.cli.screen import Payload, Shown, console_for, document
 
 __all__ = ["buffer"]
 
@@ -40,20 +39,16 @@ def store_url(where: str) -> str:
 
 def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., None], *, as_json: bool) -> int:
     """Run a command and print what it found, or the one line about what stood in its way; returns the exit code."""
-    try:
+
+    def run() -> int:
         payload, code = asyncio.run(work())
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyarrow", "obstore"):
-            raise
-        missing = Invalid("the buffer needs its extra: pip install tenure[buffer]")
-        return refuse(missing, USAGE, as_json=as_json)
-    except (TenureError, OSError) as error:
-        return refuse(error, exit_code(error), as_json=as_json)
-    if as_json:
-        document(payload)
-    else:
-        show(console_for(), payload)
-    return code
+        if as_json:
+            document(payload)
+        else:
+            show(console_for(), payload)
+        return code
+
+    return guarded(run, as_json=as_json)
 
 
 @buffer.command("stat")
@@ -120,6 +115,19 @@ def _produce(
 def _gc(
     where: Where,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    retain_for: Annotated[
+        int,
+        typer.Option(
+            "--retain-for",
+            parser=duration,
+            metavar="DURATION",
+            help="Keep batches this long after every group has acknowledged them.",
+        ),
+    ] = "0",  # type: ignore[assignment]  # typer gives it to the parser
+    grace: Annotated[
+        int,
+        typer.Option("--grace", parser=duration, metavar="DURATION", help="Delete nothing that is younger."),
+    ] = "1h",  # type: ignore[assignment]
     as_json: AsJson = False,
 ) -> None:
     """Delete what every group has acknowledged and what was never committed, once it is older than the grace period."""
@@ -127,9 +135,9 @@ def _gc(
     async def find() -> Shown:
         import msgspec
 
-        from tenure.buffer import Collector
+        from tenure.buffer import BufferSettings, Collector
 
-        collector = Collector(store_url(where))
+        collector = Collector(store_url(where), settings=BufferSettings(retain_for_ms=retain_for, grace_ms=grace))
         try:
             found: Payload = msgspec.to_builtins(await collector.run_once(dry_run=dry_run))
         finally:

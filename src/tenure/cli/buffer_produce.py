@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
+from tenure.cli.buffer_guard import guarded
 from tenure.cli.main import OK
 from tenure.cli.progress import Progress
-from tenure.cli.remote import exit_code
-from tenure.cli.screen import Payload, console_for, document, refuse
+from tenure.cli.screen import Payload, console_for, document
 from tenure.cli.words import count, size
-from tenure.errors import Invalid, TenureError
+from tenure.errors import Invalid
 
 __all__ = ["run"]
 
@@ -32,15 +32,16 @@ class Part(NamedTuple):
 
 def run(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes, as_json: bool) -> int:
     """Produce everything and print how much it was; returns the exit code."""
-    try:
+
+    def work() -> int:
         found = _produce(url, files, whole=whole, metadata=metadata)
-    except (TenureError, OSError) as error:
-        return refuse(error, exit_code(error), as_json=as_json)
-    if as_json:
-        document(found)
-    else:
-        _show(console_for(), found)
-    return OK
+        if as_json:
+            document(found)
+        else:
+            _show(console_for(), found)
+        return OK
+
+    return guarded(work, as_json=as_json)
 
 
 def _produce(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes) -> Payload:

@@ -15,15 +15,19 @@ _LISTED_MAX = 50
 def stat(console: Console, found: Payload) -> None:
     """Figures first, then the groups."""
     batches = count(found["batches"], "batch", "batches")
-    console.print(f"{found['url']}: {batches} held, sequences {found['first_seq']} to {found['next_seq'] - 1}")
+    console.print(
+        f"{found['url']}: {batches} held, sequences {found['first_seq']} to {found['next_seq'] - 1}", soft_wrap=True
+    )
     total, entries = found["batches_total"], found["entries_total"]
     console.print(
         f"in all {count(total, 'batch', 'batches')}, {count(entries, 'entry', 'entries')}, "
-        f"{size(found['bytes_total'])} compressed, by {count(found['producers'], 'producer')}"
+        f"{size(found['bytes_total'])} compressed, by {count(found['producers'], 'producer')}",
+        soft_wrap=True,
     )
     console.print(
         f"cost: {found['requests_per_gb']:,.0f} requests per GB, {found['objects_per_hour']:,.0f} objects per hour, "
-        f"{found['commits_per_batch']:.2f} commits per batch"
+        f"{found['commits_per_batch']:.2f} commits per batch",
+        soft_wrap=True,
     )
     heads = ("group", "epoch#", "last acked#", "behind#", "for#", "skipped#")
     rows = [

@@ -7,42 +7,38 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.cli.buffer_guard import guarded
 from tenure.cli.main import OK
-from tenure.cli.remote import exit_code
-from tenure.cli.screen import line, refuse
+from tenure.cli.screen import line
 from tenure.cli.words import clean
-from tenure.errors import TenureError
 
 if TYPE_CHECKING:
     from tenure.buffer import Batch
 
 __all__ = ["run"]
 
-_POLL_S: Final = 0.5
+_POLL_MS: Final = 500
 
 
 def run(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> int:
     """Print until the end, or until interrupted; returns the exit code."""
-    try:
+
+    def work() -> int:
         asyncio.run(_print(url, from_seq=from_seq, follow=follow, as_json=as_json))
-    except (TenureError, OSError) as error:
-        return refuse(error, exit_code(error), as_json=as_json)
-    return OK
+        return OK
+
+    return guarded(work, as_json=as_json)
 
 
 async def _print(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> None:
-    from tenure.buffer import FetchHandle, entries, stat
+    from tenure.buffer import BufferSettings, FetchHandle, entries, stat
 
     handle = FetchHandle(url)
-    found = await stat(url)
-    following = from_seq if from_seq is not None else max(found.first_seq, found.next_seq - 1)
-    while True:
-        async for descriptor in entries(url, low=following):
-            _show(await handle.fetch(descriptor), as_json=as_json)
-            following = descriptor.seq + 1
-        if not follow:
-            return
-        await asyncio.sleep(_POLL_S)
+    if from_seq is None:
+        found = await stat(url)
+        from_seq = max(found.first_seq, found.next_seq - 1)
+    async for descriptor in entries(url, from_seq, settings=BufferSettings(poll_ms=_POLL_MS), follow=follow):
+        _show(await handle.fetch(descriptor), as_json=as_json)
 
 
 def _show(batch: Batch, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tenure.buffer.store import ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.errors import Invalid
 
 __all__ = ["Call", "Fault", "Hold", "SimStore"]
@@ -97,7 +97,7 @@ class SimStore:
 
     # The store
 
-    async def put_new(self, key: str, data: bytes) -> None:
+    async def put_new(self, key: str, data: Bytes) -> None:
         def act() -> None:
             if key in self.objects and not self.ignores_conditions:
                 raise ObjectExists(f"the object is there already: {key}")
@@ -105,7 +105,7 @@ class SimStore:
 
         await self._call("put_new", key, len(data), act)
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: Bytes) -> None:
         def act() -> None:
             self.objects[key] = (bytes(data), self.clock_ms)
 
