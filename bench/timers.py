@@ -190,8 +190,9 @@ async def ours_late_ms(port: int, idle_s: float) -> list[float]:
 
         async def idle_worker(topic: str) -> None:
             while True:
-                for timer in await timers.claim(topic, max_count=10):
-                    late.append(time.time() * 1000 - timer.due_ms)
+                held = await timers.claim(topic, max_count=10)
+                late.extend(time.time() * 1000 - timer.due_ms for timer in held)
+                await timers.commit(topic, held)
                 await timers.wait(topic)
 
         workers = [asyncio.create_task(idle_worker(topic)) for topic in topics]
