@@ -1,0 +1,56 @@
+"""What a watch and an event stream tell, beside the records."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.client.replies.records import ReadRecord
+
+__all__ = ["CaughtUp", "Gap", "Lifecycle", "Records", "TopicDeleted"]
+
+
+class Records(msgspec.Struct, frozen=True):
+    """A batch of one watched topic: everything above ``from_seq`` up to ``to_seq`` that this reader may see."""
+
+    topic: str
+    records: list[ReadRecord]
+    from_seq: int
+    to_seq: int
+    head_seq: int
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """A watched topic has nothing more for now."""
+
+    topic: str
+    head_seq: int
+
+
+class TopicDeleted(msgspec.Struct, frozen=True):
+    """A watched topic is gone; the others go on."""
+
+    topic: str
+    head_seq: int = 0
+    reason: str = ""
+
+
+class Lifecycle(msgspec.Struct, frozen=True):
+    """One thing that happened to jobs; ``runs`` are first seq, count, first seq, count and so on. Times are wall ms."""
+
+    event: str
+    topic: str
+    ts: int
+    runs: list[int]
+    node: str | None = None
+    lease_id: str | None = None
+    deliveries: int | None = None
+    deadline: int | None = None
+    reason: str | None = None
+    dest: str | None = None
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Events that this reader missed: the server was started again, or it was away for too long."""
+
+    topic: str
+    reason: str
