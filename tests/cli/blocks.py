@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+from tests.acceptance.http.serving import Serving
+from tests.timers import servers
 
 __all__ = ["ROOT", "blocks", "pages", "run_page"]
 
@@ -36,9 +40,28 @@ def blocks(page: Path, language: str) -> list[str]:
     return [body for found, body in _FENCE.findall(page.read_text()) if found == language]
 
 
+_SERVER = "127.0.0.1:4000"
+_REDIS = "127.0.0.1:6379"
+
+
 def run_page(page: Path, directory: Path) -> None:
-    """Run the python blocks of a page in order; what they print must be its text blocks in order."""
+    """Run the python blocks of a page in order; what they print must be its text blocks in order.
+
+    Where they name the usual address of a server, a real one is behind it, on a free port.
+    """
     sources = blocks(page, "python")
+    with ExitStack() as stack:
+        if any(_SERVER in source for source in sources):
+            serving = Serving(directory / "served").start()
+            stack.callback(serving.close)
+            sources = [source.replace(_SERVER, serving.address.removeprefix("http://")) for source in sources]
+        if any(_REDIS in source for source in sources):
+            redis = stack.enter_context(servers.server())
+            sources = [source.replace(_REDIS, f"127.0.0.1:{redis.port}") for source in sources]
+        _run(page, sources, directory)
+
+
+def _run(page: Path, sources: list[str], directory: Path) -> None:
     if any("asyncio.run(" in source for source in sources):
         script = "\n".join(sources)
     else:
