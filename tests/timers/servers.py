@@ -21,6 +21,8 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 PATIENCE_S = 30.0
+SHARE = 5_462
+"""How many of the 16,384 slots a primary of three has."""
 
 
 def executable() -> str:
@@ -132,7 +134,7 @@ def cluster(*, replicas: int = 0) -> Iterator[list[Server]]:
         nodes = [stack.enter_context(server(*options)) for _ in range(3 + replicas)]
         for index, node in enumerate(nodes[:3]):
             with node.client() as client:
-                client.execute_command("CLUSTER ADDSLOTS", *range(index, 16_384, 3))
+                client.execute_command("CLUSTER ADDSLOTS", *range(index * SHARE, min((index + 1) * SHARE, 16_384)))
         for node in nodes[1:]:
             with nodes[0].client() as client:
                 client.execute_command("CLUSTER MEET", "127.0.0.1", node.port)

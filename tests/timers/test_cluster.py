@@ -34,8 +34,7 @@ def slot_of(topic: str) -> int:
 
 
 def home_of(nodes: list[Server], topic: str) -> Server:
-    """Slots are dealt out in turn."""
-    return nodes[slot_of(topic) % 3]
+    return nodes[slot_of(topic) // servers.SHARE]
 
 
 def command(node: Server, *args: object) -> object:
@@ -49,7 +48,7 @@ async def test_topics_live_on_all_nodes_and_every_key_of_one_on_one(cluster_port
             await timers.schedule(f"topic-{number}", number, delay=0)
             (timer,) = await timers.claim(f"topic-{number}")
             assert (await timers.commit(f"topic-{number}", [timer])).count == 1
-    assert len({slot_of(f"topic-{number}") % 3 for number in range(12)}) == 3
+    assert len({slot_of(f"topic-{number}") // servers.SHARE for number in range(12)}) == 3
 
 
 async def test_a_wake_up_reaches_a_sleeper_that_listens_to_any_node(cluster_ports: list[int]):

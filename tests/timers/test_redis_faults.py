@@ -304,6 +304,27 @@ async def _asleep(timers: Timers, topic: str) -> None:
         await asyncio.sleep(0.001)
 
 
+async def test_more_calls_than_connections_stand_in_line(redis_port: int):
+    client = Redis(port=redis_port, max_connections=5)
+    settings = TimersSettings(connections_max=4, attempts_max=1)
+    async with Timers(client, prefix=f"t-{os.urandom(6).hex()}", settings=settings) as timers:
+        waiting = asyncio.create_task(timers.wait("t"))
+        await asyncio.gather(*(timers.schedule("t", number, delay=0) for number in range(300)))
+        assert (await timers.stats("t")).ready == 300
+        assert await waiting
+    await client.aclose()
+
+
+async def test_a_call_that_is_given_up_leaves_its_connection_clean(timers: Timers):
+    for _ in range(20):
+        call = asyncio.create_task(timers.schedule("t", 1, delay=0, timer_id="a"))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await timers.stats("t")).now_ms > 0
+
+
 async def test_hole_5_the_clock_of_a_worker_does_not_matter(timers: Timers, monkeypatch: pytest.MonkeyPatch):
     await timers.schedule("t", 1, delay=HOUR_MS, timer_id="later")
     monkeypatch.setattr(time, "time", lambda: 4e9)

@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError
 
 from tenure.timers.settings import TimersSettings
-from tenure.timers.wire import Command, NoAnswer, NotSent, exchange
+from tenure.timers.wire import Command, Lane, NoAnswer, NotSent
 
 __all__ = ["ClusterWire"]
 
@@ -35,7 +35,7 @@ class ClusterWire:
         self._redis = redis
         self._settings = settings
         self._slots: dict[int, _Address] = {}
-        self._pools: dict[_Address, ConnectionPool] = {}
+        self._lanes: dict[_Address, Lane] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def send(self, key: bytes, command: Command) -> Any:
@@ -44,7 +44,7 @@ class ClusterWire:
         before: tuple[Command, ...] = ()
         for _ in range(_HOPS_MAX):
             try:
-                return await exchange(self._pool(address), [*before, command], self._settings)
+                return await self._lane(address).exchange([*before, command])
             except MovedError as moved:
                 address, before = self._told(moved, address), ()
                 self._slots[slot] = address
@@ -56,9 +56,9 @@ class ClusterWire:
         raise NotSent(f"the cluster sent the command on {_HOPS_MAX} times: it is being moved about")
 
     async def pubsub(self) -> PubSub:
-        if not self._pools:
+        if not self._lanes:
             await self._look()
-        addresses = list(self._pools)
+        addresses = list(self._lanes)
         if not addresses:
             raise NotSent("no node of the cluster is known")
         pool = self._new_pool(random.choice(addresses), connections_max=1)
@@ -68,9 +68,9 @@ class ClusterWire:
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        for pool in self._pools.values():
-            await pool.disconnect()
-        self._pools.clear()
+        for lane in self._lanes.values():
+            await lane.pool.disconnect()
+        self._lanes.clear()
 
     async def _home(self, slot: int) -> _Address:
         """Where a slot lives. Raises NotSent where nobody tells."""
@@ -90,7 +90,7 @@ class ClusterWire:
         why = "no node was given"
         for address in self._candidates():
             try:
-                shards = await exchange(self._pool(address), [("CLUSTER", "SLOTS")], self._settings)
+                shards = await self._lane(address).exchange([("CLUSTER", "SLOTS")])
             except (NotSent, NoAnswer, ResponseError) as error:
                 why = str(error)
                 continue
@@ -106,11 +106,11 @@ class ClusterWire:
             slots.update(dict.fromkeys(range(first, last + 1), address))
         self._slots = slots
         for address in set(slots.values()):
-            self._pool(address)
+            self._lane(address)
 
     def _candidates(self) -> list[_Address]:
         """Everybody who may know the map: those met so far in any order, then those the client was given."""
-        met = list(self._pools)
+        met = list(self._lanes)
         random.shuffle(met)
         manager = self._redis.nodes_manager
         given = [*manager.nodes_cache.values(), *manager.startup_nodes.values()]
@@ -119,13 +119,14 @@ class ClusterWire:
     def _told(self, error: AskError, asked: _Address) -> _Address:
         return (error.host or asked[0], int(error.port))
 
-    def _pool(self, address: _Address) -> ConnectionPool:
-        pool = self._pools.get(address)
-        if pool is None:
-            if len(self._pools) >= _NODES_MAX:
+    def _lane(self, address: _Address) -> Lane:
+        lane = self._lanes.get(address)
+        if lane is None:
+            if len(self._lanes) >= _NODES_MAX:
                 raise NotSent(f"more than {_NODES_MAX} nodes were met")
-            pool = self._pools[address] = self._new_pool(address, connections_max=self._settings.connections_max)
-        return pool
+            pool = self._new_pool(address, connections_max=self._settings.connections_max)
+            lane = self._lanes[address] = Lane(pool, self._settings)
+        return lane
 
     def _new_pool(self, address: _Address, *, connections_max: int) -> ConnectionPool:
         """Connections to a node, made as the user's client makes them."""

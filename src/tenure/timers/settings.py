@@ -49,7 +49,7 @@ class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
     backoff_max_ms: int = 2_000
     """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
     connections_max: int = 32
-    """Connections to each node of a cluster; a single server is reached through the pool of the client given."""
+    """Calls at once to a server, or to each node of a cluster; the others stand in line for ``connect_ms`` at most."""
     topics_max: int = 10_000
     """Topics that are waited on, all on one subscription; a wait beyond it is Overloaded (``too_many_topics``)."""
     wait_max_ms: int = 15_000

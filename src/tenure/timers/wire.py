@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, BusyLoadingError, ReadOnlyError, RedisError, ResponseError
 
 from tenure.timers.settings import TimersSettings
 
-__all__ = ["Command", "NoAnswer", "NotSent", "SingleWire", "Wire", "exchange"]
+__all__ = ["Command", "Lane", "NoAnswer", "NotSent", "SingleWire", "Wire"]
 
 Command = Sequence[bytes | str | int]
 
@@ -50,10 +51,10 @@ class SingleWire:
 
     def __init__(self, redis: Redis, settings: TimersSettings) -> None:
         self._redis = redis
-        self._settings = settings
+        self._lane = Lane(redis.connection_pool, settings)
 
     async def send(self, key: bytes, command: Command) -> Any:
-        return await exchange(self._redis.connection_pool, [command], self._settings)
+        return await self._lane.exchange([command])
 
     async def pubsub(self) -> PubSub:
         return self._redis.pubsub()
@@ -62,36 +63,69 @@ class SingleWire:
         """The pool is the user's."""
 
 
-async def exchange(pool: ConnectionPool, commands: Sequence[Command], settings: TimersSettings) -> Any:
-    """Send commands on one connection and return the answer to the last. Raises as ``Wire.send`` does."""
-    try:
-        # redis-py connects with back-off of its own, which may take minutes.
-        async with asyncio.timeout(settings.connect_ms / 1000):
-            connection = await pool.get_connection()  # type: ignore[no-untyped-call]
-    except AuthenticationError:
-        raise
-    except (RedisError, OSError) as error:
-        raise NotSent(
-            str(error) or "no connection within connect_ms: down, or the wrong address, password or TLS"
-        ) from error
-    try:
-        async with asyncio.timeout(settings.answer_ms / 1000):
-            answer: Any = None
-            for command in commands:
-                await connection.send_command(*command, check_health=False)
-                answer = await connection.read_response(disable_decoding=True)
-            return answer
-    except (ReadOnlyError, BusyLoadingError):
-        # Another connection may lead to the server that took over.
-        await connection.disconnect(nowait=True)
-        raise
-    except ResponseError:
-        raise
-    except (RedisError, OSError) as error:
-        await connection.disconnect(nowait=True)
-        raise NoAnswer(str(error) or "no answer within answer_ms") from error
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
-    finally:
-        await pool.release(connection)
+class Lane:
+    """The connections to one server. Calls beyond ``connections_max`` stand in line, for ``connect_ms`` at most."""
+
+    def __init__(self, pool: ConnectionPool, settings: TimersSettings) -> None:
+        self.pool = pool
+        self._settings = settings
+        self._places = asyncio.Semaphore(settings.connections_max)
+
+    async def exchange(self, commands: Sequence[Command]) -> Any:
+        """Send commands on one connection and return the answer to the last. Raises as ``Wire.send`` does."""
+        try:
+            # redis-py connects with back-off of its own, which may take minutes.
+            async with asyncio.timeout(self._settings.connect_ms / 1000):
+                connection = await self._connection()
+        except AuthenticationError:
+            raise
+        except (RedisError, OSError) as error:
+            raise NotSent(str(error) or _NO_CONNECTION) from error
+        try:
+            return await self._talk(connection, commands)
+        finally:
+            self._places.release()
+            await self.pool.release(connection)
+
+    async def _connection(self) -> AbstractConnection:
+        await self._places.acquire()
+        try:
+            connection: AbstractConnection = await self.pool.get_connection()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self._places.release()
+            raise
+        return connection
+
+    async def _talk(self, connection: AbstractConnection, commands: Sequence[Command]) -> Any:
+        """The answer to the last command. A connection that may have something unread is never used again."""
+        cancellations = _cancellations()
+        try:
+            async with asyncio.timeout(self._settings.answer_ms / 1000):
+                answer: Any = None
+                for command in commands:
+                    await connection.send_command(*command, check_health=False)
+                    # Until Python 3.12 the `wait_for` in there may swallow a cancellation, that of a timeout too.
+                    if _cancellations() > cancellations:
+                        raise asyncio.CancelledError
+                    answer = await connection.read_response(disable_decoding=True)
+                return answer
+        except (ReadOnlyError, BusyLoadingError):
+            # Another connection may lead to the server that took over.
+            await connection.disconnect(nowait=True)
+            raise
+        except ResponseError:
+            raise
+        except (RedisError, OSError) as error:
+            await connection.disconnect(nowait=True)
+            raise NoAnswer(str(error) or "no answer within answer_ms") from error
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
+
+
+_NO_CONNECTION: Final = "no connection within connect_ms: down, busy, or the wrong address, password or TLS"
