@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from tenure.buffer import Batch, BufferSettings, Consumer, Producer
-from tenure.buffer.ingest import Ingest, IngestSettings
+from tenure.buffer.ingest import Ingest
+from tenure.buffer.ingest_settings import IngestSettings
 from tenure.buffer.sink_delta import DeltaSink
 from tenure.buffer.sink_sqlite import SqliteSink
 from tenure.buffer.sinks import Commit, Written

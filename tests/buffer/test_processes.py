@@ -39,9 +39,12 @@ def by_producer(entries: list[bytes]) -> dict[str, list[int]]:
     return numbers
 
 
-def test_sixteen_processes_produce_on_one_buffer(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("processes", "count"), [(6, 300), pytest.param(16, 1_000, marks=pytest.mark.full)], ids=["quick", "whole"]
+)
+def test_sixteen_processes_produce_on_one_buffer(tmp_path: Path, processes: int, count: int):
     """Every entry exactly once, each producer's in its own order, sequences without a gap from 0."""
-    url, processes, count = f"file://{tmp_path}/buffer", 16, 1_000
+    url = f"file://{tmp_path}/buffer"
     running = [crowd(url, f"p{number}", count) for number in range(processes)]
     for process in running:
         assert len(process.communicate(timeout=110)[0].split()) == count

@@ -6,10 +6,12 @@ data and sequence together. ``docs/design/buffer.md`` says why it is safe.
 
 from tenure.buffer.batch import Batch, Descriptor, Range
 from tenure.buffer.collector import Collected, Collector
-from tenure.buffer.consumer import Consumer, Lag
+from tenure.buffer.consumer import Consumer
 from tenure.buffer.fetch import FetchHandle
-from tenure.buffer.ingest import Ingest, IngestSettings
+from tenure.buffer.ingest import Ingest
+from tenure.buffer.ingest_settings import IngestSettings
 from tenure.buffer.inspect import BufferStat, Finding, GroupStat, dump, entries, stat, verify
+from tenure.buffer.lag import Lag
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.pending import Position, WriteHandle
 from tenure.buffer.producer import Producer

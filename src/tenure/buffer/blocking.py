@@ -8,6 +8,7 @@ from types import TracebackType
 from tenure.buffer import consumer, producer
 from tenure.buffer.batch import Batch, Descriptor
 from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.lag import Lag
 from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.pending import Position, WriteHandle
@@ -89,6 +90,10 @@ class Consumer:
     @property
     def epoch(self) -> int:
         return self._inner.epoch
+
+    @property
+    def lag(self) -> Lag:
+        return self._inner.lag
 
     @property
     def last_acked(self) -> int | None:

@@ -8,33 +8,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar
 
-import msgspec
-
 from tenure.buffer import decide
 from tenure.buffer.batch import Batch, Descriptor
 from tenure.buffer.catalog import Catalog
-from tenure.buffer.collector import Collector
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
+from tenure.buffer.lag import Lag, lag_of
 from tenure.buffer.manifest import State
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.quarantine import record_quarantine
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
+from tenure.buffer.sweep import Sweep
 from tenure.clock import Clock
-from tenure.errors import Closed, Invalid, LeaseLost, TenureError
+from tenure.errors import Closed, Invalid, LeaseLost
 
-__all__ = ["Consumer", "Lag"]
+__all__ = ["Consumer"]
 
 T = TypeVar("T")
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-
-
-class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind: batches it has not acknowledged, and how long ago the first of them was produced."""
-
-    batches: int
-    ms: int
 
 
 class Consumer:
@@ -65,14 +57,13 @@ class Consumer:
         self._settings = self._journal.settings
         self._catalog = Catalog(self._journal)
         self._fetcher = self.fetch_handle()
-        self._resume, self._create, self._collect = last_acked, create, collect
+        self._sweep = Sweep(self._journal, self._fence, wanted=collect)
+        self._resume, self._create = last_acked, create
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
         self._durable = 0  # the same, as the manifest sees it
-        self._collected = 0  # the durable frontier when the collector last passed
         self._handed = 0  # the first sequence that was not handed out
         self._reading = asyncio.Lock()
         self._acking = asyncio.Lock()
-        self._collecting: asyncio.Task[None] | None = None
         self._closed = False
 
     @classmethod
@@ -115,11 +106,9 @@ class Consumer:
     @property
     def lag(self) -> Lag:
         """How far behind this consumer is, by the last manifest read."""
-        if self.epoch < 0 or self._journal.state.next_seq == self._acked:
+        if self.epoch < 0:
             return Lag(0, 0)
-        state = self._journal.state
-        behind = state.next_seq - self._acked
-        return Lag(behind, max(0, self._journal.clock.wall_ms() - _waiting_since(state, self._acked)))
+        return lag_of(self._journal.state, self._acked, self._journal.clock.wall_ms())
 
     async def start(self) -> None:
         """Open the buffer and take the group over. Raises NotFound, Corrupt, Invalid for a bad ``last_acked``."""
@@ -134,7 +123,7 @@ class Consumer:
         mine = self._journal.state.groups[self.group]
         self.epoch = mine.epoch
         self._acked = self._durable = self._handed = mine.next_seq
-        self._collect_later()
+        self._sweep.begin(self._durable)
 
     async def next_batch(self, *, wait_ms: int = 0) -> Batch | None:
         """The next batch, or None if there is none within ``wait_ms``; the cursor moves once it was fetched.
@@ -222,8 +211,7 @@ class Consumer:
                 raise Invalid(f"only the next batch, {self._acked}, can be quarantined, not {seq}", code="out_of_order")
             if self._acked > self._durable:
                 await self._move(self._acked)
-            await self._journal.sync()
-            decide.fence(self._journal.state, self.group, self.epoch)
+            self._fence(await self._journal.sync())
             await record_quarantine(self._journal, self._catalog, seq, group=self.group, reason=reason)
             await self._journal.commit(lambda state, _: decide.skip(state, self.group, self.epoch, seq))
             self._acked = self._durable = seq + 1
@@ -247,9 +235,7 @@ class Consumer:
             return
         finally:
             self._closed = True
-            if self._collecting is not None:
-                self._collecting.cancel()
-                await asyncio.gather(self._collecting, return_exceptions=True)
+            await self._sweep.close()
             await self._journal.close()
 
     async def __aenter__(self) -> Consumer:
@@ -275,38 +261,18 @@ class Consumer:
 
     async def _descriptors(self, count: int) -> list[Descriptor]:
         """One read of the manifest, refused when fenced, and what lies behind the cursor."""
-        decide.fence(await self._journal.sync(), self.group, self.epoch)
+        self._fence(await self._journal.sync())
         return await self._catalog.descriptors(self._handed, count)
 
     async def _move(self, next_seq: int) -> None:
         """Move the durable frontier; memory follows only if that succeeded."""
         await self._journal.commit(lambda state, _: decide.frontier(state, self.group, self.epoch, next_seq))
         self._durable = next_seq
-        if next_seq - self._collected >= self._settings.ack_every:
-            self._collect_later()
+        self._sweep.reached(next_seq)
 
-    def _collect_later(self) -> None:
-        """Let the collector pass once in the background, unless it is at it."""
-        if self._collect and (self._collecting is None or self._collecting.done()):
-            self._collected = self._durable
-            self._collecting = asyncio.create_task(self._collect_once())
-
-    async def _collect_once(self) -> None:
-        collector = Collector.of(self._journal, lambda state: decide.fence(state, self.group, self.epoch))
-        try:
-            await collector.run_once()
-        except LeaseLost:
-            self._collect = False  # the collector of a fenced consumer stops
-        except TenureError:
-            self._journal.metrics.collector_failures += 1
+    def _fence(self, state: State) -> None:
+        decide.fence(state, self.group, self.epoch)
 
     def _check_open(self) -> None:
         if self._closed or self.epoch < 0:
             raise Closed("the consumer is closed, or has not started", code="closed")
-
-
-def _waiting_since(state: State, seq: int) -> int:
-    """When the batch at ``seq`` was produced; within a run, when the run's last one was."""
-    if seq >= state.tail_seq:
-        return state.tail[seq - state.tail_seq].first_ms
-    return next(run.last_ms for run in state.runs if run.end_seq > seq)
