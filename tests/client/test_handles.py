@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tenure import AsyncClient, Client, Invalid, LeaseLost, NotFound, Record
-from tests.client.driving import Both
+from tests.client.driving import Both, make_client
 
 
 class Email(msgspec.Struct):
@@ -115,14 +115,32 @@ async def test_bad_input_to_a_queue_is_invalid(client: Both, name: str) -> None:
         await queue.put(object())
 
 
-async def test_every_call_is_documented_and_the_same_on_both() -> None:
+def test_every_call_is_documented_and_the_same_on_both() -> None:
     calls = [n for n in dir(Client) if not n.startswith("_")]
     assert calls == [n for n in dir(AsyncClient) if not n.startswith("_")]
     for name in calls:
-        assert getattr(Client, name).__doc__, name
-        assert getattr(Client, name).__doc__.replace("`with`", "") == getattr(AsyncClient, name).__doc__.replace(
-            "`async with`", ""
-        )
+        blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
+        assert blocking.__doc__, name
+        assert blocking.__doc__ == awaited.__doc__, name
+        if callable(blocking):
+            assert inspect.signature(blocking).parameters == inspect.signature(awaited).parameters, name
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:4001", "https://example.test/tenure"])
+async def test_a_client_says_where_it_leads_and_never_its_key(kind: str, url: str) -> None:
+    async with make_client(kind, url, key="a-secret-key", node="me") as client:
+        assert repr(client.inner) == f"<{type(client.inner).__name__} {url} node='me'>"
+
+
+async def test_handles_say_what_they_are_of_and_not_what_is_in_the_jobs(client: Both, name: str) -> None:
+    inner = client.inner.queue(name, Email)
+    assert repr(inner) == f"<{type(inner).__name__} {name!r} of Email>"
+    await Both(inner).put_many([Email("secret"), Record(data=b'{"to":"secret"}', tag="late")])
+    lease = await Both(inner).claim(max_count=2)
+    await Both(lease).ack([1])
+    said = f"{lease.lease_id} of {name!r}: 1 of 2 jobs held, deadline={lease.deadline}"
+    assert repr(lease) == f"<{type(lease).__name__} {said}>"
+    assert [repr(job) for job in lease] == ["<HeldJob 1 deliveries=1>", "<HeldJob 2 tag='late' deliveries=1>"]
 
 
 async def test_whatever_puts_first_makes_a_careful_queue(client: Both, name: str) -> None:
@@ -140,8 +158,11 @@ def test_calls_look_like_methods_to_help_to_inspect_and_to_mocks() -> None:
         assert "Lease up to" in (kind.claim.__doc__ or "")
         assert list(inspect.signature(kind.claim).parameters)[:3] == ["self", "topic", "node"]
         assert inspect.signature(kind.claim).return_annotation == "Claimed"
+        assert kind.work.__qualname__ == f"{kind.__name__}.work"
         mocked = create_autospec(kind, instance=True)
         with pytest.raises(TypeError):
             mocked.claim("t", maxcount=1)
     assert inspect.iscoroutinefunction(AsyncClient.claim)
     assert not inspect.iscoroutinefunction(Client.claim)
+    assert inspect.signature(Client.work).return_annotation == "Feed[list[Job]]"
+    assert inspect.signature(AsyncClient.work).return_annotation == "AsyncFeed[list[Job]]"

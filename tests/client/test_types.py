@@ -21,16 +21,22 @@ import msgspec
 import tenure
 from tenure import AsyncClient, Client
 from tenure.client import (
+    AsyncFeed,
     AsyncLease,
+    AsyncProducer,
+    AsyncQueue,
     Claimed,
     ClientSettings,
     Extended,
+    Feed,
     Gap,
     HeldJob,
     Job,
     Lease,
     Lifecycle,
     Produced,
+    Producer,
+    Queue,
     Settled,
     TopicInfo,
     WatchEvent,
@@ -53,7 +59,9 @@ def blocking() -> None:
         assert_type(client.extend("t", [1], lease_ms=1_000), Extended)
         assert_type(client.delete_router("r"), bool)
         client.put_topic("t", type="queue", lease_ms=5_000)
+        assert_type(Client.topic(client, "t"), TopicInfo)
         queue = client.queue("emails", Email)
+        assert_type(queue, Queue[Email])
         assert_type(queue.put(Email("you"), delay_ms=10), int)
         lease = queue.claim(max_count=2)
         assert_type(lease, Lease[Email])
@@ -63,6 +71,8 @@ def blocking() -> None:
                 assert_type(job.data, Email)
             assert_type(lease.ack(), int)
         assert_type(client.queue("any").claim().jobs[0].data, Any)
+        assert_type(client.producer("emails", linger_ms=1), Producer)
+        assert_type(client.events("t", last_event_id="1"), Feed[Lifecycle | Gap])
         for jobs in client.work("emails", max_count=5):
             assert_type(jobs, list[Job])
         for event in client.watch({"t": None}):
@@ -75,7 +85,10 @@ async def asynchronous() -> None:
         assert_type(await client.produce("t", [Email("you")], create=False), Produced)
         assert_type(await client.claim("t", node="n", lease_ms=1), Claimed)
         assert_type(await client.nack("t", [1], reason="no", dead=True), Settled)
+        assert_type(await AsyncClient.topic(client, "t"), TopicInfo)
+        assert_type(client.queue("any"), AsyncQueue[Any])
         queue = client.queue("emails", Email)
+        assert_type(queue, AsyncQueue[Email])
         assert_type(await queue.put_many([Email("you")]), range)
         lease = await queue.claim()
         assert_type(lease, AsyncLease[Email])
@@ -87,7 +100,9 @@ async def asynchronous() -> None:
         async with client.events("emails") as events:
             async for row in events:
                 assert_type(row, Lifecycle | Gap)
+        assert_type(client.watch(["t"], strong=True), AsyncFeed[WatchEvent])
         async with client.producer("emails", linger_ms=1) as producer:
+            assert_type(producer, AsyncProducer)
             assert_type(await producer.put(Email("you")), int)
 
 
@@ -109,8 +124,14 @@ async def wrong(client: tenure.AsyncClient, plain: tenure.Client) -> None:
     await plain.health()
     first: str = plain.produce("t", [1]).first_seq
     client.queue("q", int).put(1) + 1
+    client.queue("q", int).claim(maximum=1)
+    client.work("t", 5)
+    plain.events("t", last="1")
+    plain.producer("t", linger=1)
+    async for _ in plain.work("t"):
+        pass
 """
-WRONG_LINES = 7
+WRONG_LINES = 12
 
 
 @pytest.fixture

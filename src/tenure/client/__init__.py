@@ -4,7 +4,8 @@ from tenure.client.acker import Acker
 from tenure.client.blocking_producer import Producer
 from tenure.client.client import AsyncClient, Client
 from tenure.client.feed import AsyncFeed, Feed
-from tenure.client.lease import AsyncLease, HeldJob, Lease
+from tenure.client.held_job import HeldJob
+from tenure.client.lease import AsyncLease, Lease
 from tenure.client.producer import AsyncProducer
 from tenure.client.queue import AsyncQueue, Queue
 from tenure.client.replies import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from tenure.client.closing import Closing
 from tenure.client.config import careful_queue
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
@@ -16,7 +16,8 @@ from tenure.core.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
-    from tenure.client.client import Client
+    from tenure.client.client import Calls
+    from tenure.client.wire import Wire
 
 __all__ = ["Producer"]
 
@@ -38,13 +39,13 @@ class _Gate:
             self.lock.release()
 
 
-class Producer:
+class Producer(Closing):
     """Gathers the puts of many threads to one topic into few requests; each returns once its record is durable.
 
     What is put while a request is in flight goes out together, in the order of the calls.
     """
 
-    def __init__(self, client: Client, topic: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(self, client: Calls[Wire], topic: str, **options: Unpack[ProducerOptions]) -> None:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
         self._client = client
@@ -103,14 +104,6 @@ class Producer:
             seconds = None if deadline_ms is None else deadline_ms / 1000
             if not self._landed.wait_for(lambda: self._gather.idle, seconds):
                 self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Waiting
 

@@ -37,10 +37,7 @@ _here = _Here()
 class _At:
     """Says where it leads, in the messages of urllib3 too."""
 
-    host: Any
-    port: Any
-
-    def __str__(self) -> str:
+    def __str__(self: Any) -> str:
         return f"{self.host}:{self.port}"
 
 

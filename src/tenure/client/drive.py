@@ -1,111 +1,20 @@
-"""The two drivers, which carry out the steps of a plan, and the descriptors that make methods of plans.
-
-`Blocking(plan)` and `Awaiting(plan)` in a class body turn ``plan(core, …)`` into a method with the arguments after the
-first; `ParamSpec` carries the signature through, so that both kinds of client have every call from one definition.
-"""
+"""The two drivers, which carry out the steps of a plan: in a thread, and on an event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, TypeVar
 
 from tenure.client.lanes import Lane, Lanes
 from tenure.client.plan import Open, Plan, Read, Send, Sleep, Step, Take
 from tenure.client.wire import AsyncWire, Wire, WireError
 from tenure.errors import Overloaded
 
-__all__ = ["Awaited", "Awaiting", "Blocked", "Blocking", "drive", "drive_async"]
+__all__ = ["drive", "drive_async"]
 
 T = TypeVar("T")
-C_co = TypeVar("C_co", covariant=True)
-C = TypeVar("C")
-P = ParamSpec("P")
-
-
-class Blocked(Protocol[C_co]):
-    """What has blocking methods: a wire, and the first argument of its plans."""
-
-    @property
-    def _wire(self) -> Wire: ...
-
-    @property
-    def _core(self) -> C_co: ...
-
-
-class Awaited(Protocol[C_co]):
-    """As Blocked, on an event loop."""
-
-    @property
-    def _wire(self) -> AsyncWire: ...
-
-    @property
-    def _core(self) -> C_co: ...
-
-
-class Blocking(Generic[C, P, T]):
-    """A method of a blocking client, made of a plan. To a type checker it is a descriptor; at run time a plain function
-    takes its place, so that ``help``, `inspect` and mocks see what they see of any method.
-    """
-
-    def __init__(self, plan: Callable[Concatenate[C, P], Plan[T]]) -> None:
-        self._plan = plan
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        plan: Callable[..., Plan[T]] = self._plan
-
-        def method(self: Blocked[Any], *args: Any, **options: Any) -> T:
-            return drive(self._wire, plan(self._core, *args, **options))
-
-        setattr(owner, name, _dressed(method, plan, f"{owner.__qualname__}.{name}"))
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(self, instance: None, owner: type) -> Callable[Concatenate[Blocked[C], P], T]: ...
-        @overload
-        def __get__(self, instance: Blocked[C], owner: type) -> Callable[P, T]: ...
-        def __get__(self, instance: Blocked[C] | None, owner: type) -> Callable[..., T]: ...
-
-
-class Awaiting(Generic[C, P, T]):
-    """As Blocking, a method of an asynchronous client."""
-
-    def __init__(self, plan: Callable[Concatenate[C, P], Plan[T]]) -> None:
-        self._plan = plan
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        plan: Callable[..., Plan[T]] = self._plan
-
-        async def method(self: Awaited[Any], *args: Any, **options: Any) -> T:
-            return await drive_async(self._wire, plan(self._core, *args, **options))
-
-        setattr(owner, name, _dressed(method, plan, f"{owner.__qualname__}.{name}"))
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(
-            self, instance: None, owner: type
-        ) -> Callable[Concatenate[Awaited[C], P], Coroutine[Any, Any, T]]: ...
-        @overload
-        def __get__(self, instance: Awaited[C], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-        def __get__(self, instance: Awaited[C] | None, owner: type) -> Callable[..., Coroutine[Any, Any, T]]: ...
-
-
-def _dressed(method: Any, plan: Callable[..., Any], qualname: str) -> Any:
-    """A method that looks like what it does: the arguments of its plan after the first, and what the plan returns."""
-    said = inspect.signature(plan)
-    first, *rest = said.parameters.values()
-    itself = inspect.Parameter("self", first.kind)
-    returns = str(said.return_annotation).removeprefix("Plan[").removesuffix("]")
-    method.__signature__ = said.replace(parameters=[itself, *rest], return_annotation=returns)
-    method.__doc__ = plan.__doc__
-    method.__qualname__, method.__name__ = qualname, qualname.rpartition(".")[2]
-    return method
 
 
 def drive(wire: Wire, plan: Plan[T]) -> T:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-import msgspec
-
-from tenure.client.answers import by_code, error_of
+from tenure.client.closing import Closing
 from tenure.client.drive import drive, drive_async
-from tenure.client.plan import Open, Plan
-from tenure.client.sse import Frame
-from tenure.client.wire import AsyncWire, Request, Wire
+from tenure.client.handle import Handle, Method
+from tenure.client.plan import Plan
+from tenure.client.wire import AsyncWire, Wire
 from tenure.errors import TenureError
 
-__all__ = ["AsyncFeed", "Feed", "Source", "error_in", "opened"]
+__all__ = ["AsyncFeed", "Feed", "Feeding", "Source"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+C = TypeVar("C")
+W = TypeVar("W", bound=Wire | AsyncWire)
+P = ParamSpec("P")
 
 
 class Source(Protocol[T_co]):
@@ -28,68 +30,26 @@ class Source(Protocol[T_co]):
     def next(self) -> Plan[T_co | None]: ...
 
 
-class _Error(msgspec.Struct):
-    code: int = 0
-    error: str = ""
-    message: str = ""
-    detail: dict[str, Any] = {}
+class _Flow(Generic[W, T]):
+    """What both kinds of feed are."""
 
-
-_decode_error = msgspec.json.Decoder(_Error).decode
-
-
-def error_in(frame: Frame) -> TenureError:
-    """The error that an ``error`` frame tells of: the stream's last word."""
-    try:
-        said = _decode_error(frame.data)
-    except msgspec.DecodeError:
-        said = _Error()
-    return by_code(said.code, said.error, said.message or "the stream ended with an error", said.detail)
-
-
-def opened(request: Request) -> Plan[Any]:
-    """Open a stream. Raises the error that the server answers with instead, and where something else answers."""
-    stream = yield Open(request)
-    if stream.response.status != 200:
-        stream.close()
-        raise error_of(stream.response)
-    kind = stream.response.headers.get("content-type", "text/event-stream")
-    if not kind.startswith("text/event-stream"):
-        stream.close()
-        raise TenureError(f"this is no stream but {kind}: is the URL that of a Tenure server?", code="bad_answer")
-    return stream
-
-
-class Feed(Generic[T]):
-    """A stream to iterate over, in one thread; it opens with the first item. Close it, or use ``with``."""
-
-    def __init__(self, wire: Wire, source: Source[T]) -> None:
+    def __init__(self, wire: W, source: Source[T]) -> None:
         self._wire = wire
         self._closed = False
         self.source = source
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> T:
+    def _next(self) -> Plan[T | None]:
+        """The next item; None at the end, also where that is our own doing."""
+        item = None
         try:
-            item = None if self._closed else drive(self._wire, self.source.next())
+            if not self._closed:
+                item = yield from self.source.next()
         except TenureError:
-            if not self._closed:  # by another thread, which is why the read failed
+            if not self._closed:  # by another thread or task, which is why the read failed
                 raise
-            item = None
         if item is None:
             self.close()
-            raise StopIteration
         return item
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
@@ -99,26 +59,28 @@ class Feed(Generic[T]):
             stream.close()
 
 
-class AsyncFeed(Generic[T]):
-    """A stream to iterate over with ``async for``; it opens with the first item. Close it, or use ``async with``."""
+class Feed(_Flow[Wire, T], Closing):
+    """A stream to iterate over, in one thread; it opens with the first item. Close it, or use ``with``."""
 
-    def __init__(self, wire: AsyncWire, source: Source[T]) -> None:
-        self._wire = wire
-        self._closed = False
-        self.source = source
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        item = drive(self._wire, self._next())
+        if item is None:
+            raise StopIteration
+        return item
+
+
+class AsyncFeed(_Flow[AsyncWire, T]):
+    """A stream to iterate over with ``async for``; it opens with the first item. Close it, or use ``async with``."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        try:
-            item = None if self._closed else await drive_async(self._wire, self.source.next())
-        except TenureError:
-            if not self._closed:  # by another task, which is why the read failed
-                raise
-            item = None
+        item = await drive_async(self._wire, self._next())
         if item is None:
-            self.close()
             raise StopAsyncIteration
         return item
 
@@ -130,9 +92,41 @@ class AsyncFeed(Generic[T]):
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
-        self._closed = True
-        stream, self.source.stream = self.source.stream, None
-        if stream is not None:
-            stream.close()
+
+class Feeding(Method, Generic[C, P, T]):
+    """A method that gives a feed of what a source gives."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, made: Callable[Concatenate[C, P], Source[T]]) -> None: ...
+
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[Wire, C]]
+        ) -> Callable[Concatenate[Handle[Wire, C], P], Feed[T]]: ...
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[AsyncWire, C]]
+        ) -> Callable[Concatenate[Handle[AsyncWire, C], P], AsyncFeed[T]]: ...
+        @overload
+        def __get__(self, instance: Handle[Wire, C], owner: type) -> Callable[P, Feed[T]]: ...
+        @overload
+        def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, AsyncFeed[T]]: ...
+        def __get__(self, instance: Any, owner: type) -> Any: ...
+
+    def returns(self, said: str, *, awaits: bool) -> str:
+        return said.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
+
+    def blocking(self) -> Callable[..., Any]:
+        return self._giving(Feed)
+
+    def awaiting(self) -> Callable[..., Any]:
+        return self._giving(AsyncFeed)
+
+    def _giving(self, kind: Callable[..., Any]) -> Callable[..., Any]:
+        source = self.made
+
+        def method(self: Handle[Any, Any], *args: Any, **options: Any) -> Any:
+            return kind(self._wire, source(self._core, *args, **options))
+
+        return method

@@ -1,189 +1,29 @@
-"""The jobs of one claim, and what becomes of them.
-
-A handle does not look away: where a job turns out not to be ours any more it raises LeaseLost, and where an answer was
-lost and a repeat skips a job, nobody can tell whose doing that was, so it raises Indeterminate (faults 27, 40).
-"""
+"""The jobs of one claim in the hand of whoever works on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-import msgspec
-
-from tenure.client.calls import queues
-from tenure.client.core import Core
-from tenure.client.drive import Awaiting, Blocking, drive, drive_async
-from tenure.client.plan import Plan
-from tenure.client.replies import Claimed, Job, Settled
+from tenure.client.drive import drive, drive_async
+from tenure.client.handle import Call, Handle
+from tenure.client.held_job import HeldJob
+from tenure.client.leased import Leased, ack, extend, leave, nack
 from tenure.client.wire import AsyncWire, Wire
-from tenure.errors import Indeterminate, Invalid, LeaseLost, TenureError
 
-__all__ = ["AsyncLease", "HeldJob", "Lease", "Leased"]
+__all__ = ["AsyncLease", "Lease"]
 
 T = TypeVar("T")
-_REASON_CHARS_MAX = 250
-_decode = msgspec.json.decode
+W = TypeVar("W", bound=Wire | AsyncWire)
 
 
-class HeldJob(Generic[T]):
-    """One job of a lease. ``data`` is decoded into the queue's type when it is looked at."""
+class _Lease(Handle[W, Leased[T]], Generic[W, T]):
+    """What both kinds of lease are."""
 
-    __slots__ = ("_type", "job")
-
-    def __init__(self, job: Job, type: Any) -> None:
-        self.job = job
-        self._type = type
-
-    @property
-    def seq(self) -> int:
-        """Its number in the queue."""
-        return self.job.seq
-
-    @property
-    def data(self) -> T:
-        """What was put. Raises Invalid where it does not fit the queue's type."""
-        try:
-            value: T = _decode(self.job.data, type=self._type)
-        except msgspec.DecodeError as error:
-            raise Invalid(f"job {self.seq} does not fit the type of this queue: {error}", seq=self.seq) from error
-        return value
-
-    @property
-    def meta(self) -> dict[str, Any] | None:
-        """What was put beside it."""
-        return None if self.job.meta is None else _decode(self.job.meta, type=dict[str, Any])
-
-    @property
-    def tag(self) -> str | None:
-        """Its tag."""
-        return self.job.tag
-
-    @property
-    def ts(self) -> int:
-        """When it was put, in wall ms."""
-        return self.job.ts
-
-    @property
-    def deliveries(self) -> int:
-        """How often it has been handed out, this time included."""
-        return self.job.deliveries
-
-
-class Leased(Generic[T]):
-    """What a lease is made of. ``held`` are the jobs neither settled nor lost, by seq."""
-
-    def __init__(self, core: Core, claimed: Claimed, *, node: str, type: Any) -> None:
-        self.core = core
-        self.topic = claimed.topic
-        self.node = node
-        self.lease_id = claimed.lease_id
-        self.jobs: list[HeldJob[T]] = [HeldJob(job, type) for job in claimed.jobs]
-        self.held = {job.seq: job for job in self.jobs} if claimed.lease_id is not None else {}
-        self.deadline = min((job.deadline or 0 for job in claimed.jobs), default=0)
-
-    def chosen(self, jobs: Iterable[int | HeldJob[T]] | None) -> list[int]:
-        """The seqs that a call is about: those given, or all that are held. Raises Invalid for others."""
-        if jobs is None:
-            return list(self.held)
-        seqs = [job if isinstance(job, int) else job.seq for job in jobs]
-        known = {job.seq for job in self.jobs}
-        if not known.issuperset(seqs):
-            raise Invalid("that job is not of this lease")
-        return seqs
-
-    def forget(self, seqs: Iterable[int]) -> None:
-        """These are not held any more."""
-        for seq in seqs:
-            self.held.pop(seq, None)
-
-
-def _refuse(lease: Leased[Any], skipped: list[int], *, repeated: bool) -> NoReturn:
-    """Say that jobs were not ours."""
-    if repeated:
-        message = f"an answer was lost, and the repeat skipped {len(skipped)} jobs: perhaps the first copy settled them"
-        raise Indeterminate(message, skipped=skipped)
-    message = f"{len(skipped)} jobs of {lease.topic!r} are not ours any more: stop working on them"
-    raise LeaseLost(message, skipped=skipped)
-
-
-def _settled(lease: Leased[Any], seqs: list[int], settled: Settled) -> int:
-    lease.forget(seqs)
-    if settled.skipped:
-        _refuse(lease, settled.skipped, repeated=settled.repeated)
-    return settled.count
-
-
-def ack(lease: Leased[Any], jobs: Iterable[int | HeldJob[Any]] | None = None) -> Plan[int]:
-    """Complete jobs of this lease, by default all that it still holds; returns how many.
-
-    Raises LeaseLost where some were not ours any more (the others are done), Indeterminate where that cannot be known.
-    """
-    seqs = lease.chosen(jobs)
-    if not seqs:
-        return 0
-    call = queues.ack(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id)
-    return _settled(lease, seqs, (yield from call))
-
-
-def nack(
-    lease: Leased[Any],
-    jobs: Iterable[int | HeldJob[Any]] | None = None,
-    *,
-    delay_ms: int | None = None,
-    reason: str | None = None,
-    dead: bool = False,
-) -> Plan[int]:
-    """Give jobs of this lease back, by default all that it still holds; returns how many. Raises as `ack`."""
-    seqs = lease.chosen(jobs)
-    if not seqs:
-        return 0
-    call = queues.nack(
-        lease.core,
-        lease.topic,
-        seqs,
-        node=lease.node,
-        lease_id=lease.lease_id,
-        delay_ms=delay_ms,
-        reason=reason,
-        dead=dead,
-    )
-    return _settled(lease, seqs, (yield from call))
-
-
-def extend(lease: Leased[Any], *, lease_ms: int | None = None) -> Plan[int]:
-    """Keep everything still held for ``lease_ms`` from now (the queue's own by default); returns the new deadline.
-
-    Raises LeaseLost where some were not ours any more; the others are extended.
-    """
-    seqs = list(lease.held)
-    if not seqs:
-        return lease.deadline
-    call = queues.extend(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id, lease_ms=lease_ms)
-    extended = yield from call
-    lease.deadline = min(extended.deadlines.values(), default=lease.deadline)
-    if extended.skipped:  # a repeated extend skips nothing that the first one held: these are lost
-        lease.forget(extended.skipped)
-        _refuse(lease, extended.skipped, repeated=False)
-    return lease.deadline
-
-
-def _leave(lease: Leased[Any], error: BaseException | None) -> Plan[int]:
-    """The end of a ``with``: ack what is held where all went well, give it back where not."""
-    if error is None:
-        return (yield from ack(lease))
-    reason = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX] if isinstance(error, Exception) else None
-    try:
-        return (yield from nack(lease, reason=reason))
-    except TenureError:  # what happened inside matters more; the lease ends by itself
-        return 0
-
-
-class _Handle(Generic[T]):
-    """What both kinds of lease can be asked without waiting."""
-
-    _core: Leased[T]
+    ack = Call(ack)
+    nack = Call(nack)
+    extend = Call(extend)
 
     @property
     def lease_id(self) -> str | None:
@@ -211,17 +51,14 @@ class _Handle(Generic[T]):
     def __len__(self) -> int:
         return len(self._core.jobs)
 
+    def __repr__(self) -> str:
+        core = self._core
+        held = f"{len(core.held)} of {len(core.jobs)} jobs held"
+        return f"<{type(self).__name__} {core.lease_id} of {core.topic!r}: {held}, deadline={core.deadline}>"
 
-class Lease(_Handle[T]):
+
+class Lease(_Lease[Wire, T], awaits=False):
     """Jobs that are ours until the deadline. As ``with``: acked at its end, or given back where it raises."""
-
-    def __init__(self, wire: Wire, leased: Leased[T]) -> None:
-        self._wire = wire
-        self._core = leased
-
-    ack = Blocking(ack)
-    nack = Blocking(nack)
-    extend = Blocking(extend)
 
     def __enter__(self) -> Self:
         return self
@@ -229,19 +66,11 @@ class Lease(_Handle[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        drive(self._wire, _leave(self._core, error))
+        drive(self._wire, leave(self._core, error))
 
 
-class AsyncLease(_Handle[T]):
+class AsyncLease(_Lease[AsyncWire, T], awaits=True):
     """Jobs that are ours until the deadline. As ``async with``: acked at its end, or given back where it raises."""
-
-    def __init__(self, wire: AsyncWire, leased: Leased[T]) -> None:
-        self._wire = wire
-        self._core = leased
-
-    ack = Awaiting(ack)
-    nack = Awaiting(nack)
-    extend = Awaiting(extend)
 
     async def __aenter__(self) -> Self:
         return self
@@ -249,4 +78,4 @@ class AsyncLease(_Handle[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await drive_async(self._wire, _leave(self._core, error))
+        await drive_async(self._wire, leave(self._core, error))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from tenure.client.closing import AsyncClosing
 from tenure.client.config import careful_queue
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
@@ -15,7 +15,8 @@ from tenure.core.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
-    from tenure.client.client import AsyncClient
+    from tenure.client.client import Calls
+    from tenure.client.wire import AsyncWire
 
 __all__ = ["AsyncProducer"]
 
@@ -39,14 +40,14 @@ class _Crowd:
 _Waiter = asyncio.Future[int] | _Crowd
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """Gathers concurrent puts to one topic into few requests, and answers each caller once its record is durable.
 
     What is put in one turn of the loop, or while a request is in flight, goes out together, in the order of the calls.
     A put that is cancelled before its record was sent is not sent.
     """
 
-    def __init__(self, client: AsyncClient, topic: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(self, client: Calls[AsyncWire], topic: str, **options: Unpack[ProducerOptions]) -> None:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
         self.sent_count = 0
@@ -125,14 +126,6 @@ class AsyncProducer:
             self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
             sender.cancel()
             await asyncio.wait({sender})
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Sending
 

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from tenure.client.calls import queues, records
 from tenure.client.config import careful_queue
 from tenure.client.core import Core
-from tenure.client.drive import Awaiting, Blocking, drive, drive_async
+from tenure.client.drive import drive, drive_async
 from tenure.client.encode import json_text
-from tenure.client.lease import AsyncLease, Lease, Leased
+from tenure.client.handle import Call, Handle, Method
+from tenure.client.lease import AsyncLease, Lease
+from tenure.client.leased import Leased
 from tenure.client.plan import Plan
 from tenure.client.wire import AsyncWire, Wire
 from tenure.core.names import check_topic_name
 from tenure.core.records import Record
 from tenure.errors import Invalid
 
-__all__ = ["AsyncQueue", "Queue"]
+__all__ = ["AsyncQueue", "Named", "Queue"]
 
 T = TypeVar("T")
+W = TypeVar("W", bound=Wire | AsyncWire)
+P = ParamSpec("P")
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """What a queue handle is made of."""
+class Named(Generic[T]):
+    """What a queue handle is made of. Raises Invalid for a name that is none."""
 
-    core: Core
-    name: str
-    type: Any
+    def __init__(self, core: Core, name: str, type: Any) -> None:
+        self.core = core
+        self.name = check_topic_name(name)
+        self.type = type
 
 
 def put(
-    queue: _Named,
+    queue: Named[Any],
     data: Any,
     *,
     tag: str | None = None,
@@ -70,7 +73,7 @@ def _meta(meta: Any) -> bytes:
     return text
 
 
-def put_many(queue: _Named, items: Iterable[Any], *, idempotency_key: str | None = None) -> Plan[range]:
+def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | None = None) -> Plan[range]:
     """Put jobs, all or none, and return their seqs in order; a `tenure.Record` may carry a tag and a delay."""
     call = records.produce(
         queue.core, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
@@ -78,9 +81,16 @@ def put_many(queue: _Named, items: Iterable[Any], *, idempotency_key: str | None
     return (yield from call).seqs
 
 
-def _claim(
-    queue: _Named, *, node: str | None, max_count: int, lease_ms: int | None, wait_ms: int, auto_ack: bool
-) -> Plan[Leased[Any]]:
+def claim(
+    queue: Named[T],
+    *,
+    node: str | None = None,
+    max_count: int = 1,
+    lease_ms: int | None = None,
+    wait_ms: int = 0,
+    auto_ack: bool = False,
+) -> Plan[Leased[T]]:
+    """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
     whose = queue.core.node_or(node)
     claimed = yield from queues.claim(
         queue.core,
@@ -94,59 +104,69 @@ def _claim(
     return Leased(queue.core, claimed, node=whose, type=queue.type)
 
 
-class Queue(Generic[T]):
-    """One queue. ``type`` is what `HeldJob.data` is decoded into: anything that msgspec can decode."""
+class _Leasing(Method, Generic[P]):
+    """A method that gives a lease on jobs of the queue's own type."""
 
-    def __init__(self, wire: Wire, core: Core, name: str, type: Any = Any) -> None:
-        self._wire = wire
-        self._core = _Named(core, check_topic_name(name), type)
+    if TYPE_CHECKING:
+
+        def __init__(self, made: Callable[Concatenate[Named[Any], P], Plan[Leased[Any]]]) -> None: ...
+
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[Wire, Named[T]]]
+        ) -> Callable[Concatenate[Handle[Wire, Named[T]], P], Lease[T]]: ...
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[AsyncWire, Named[T]]]
+        ) -> Callable[Concatenate[Handle[AsyncWire, Named[T]], P], Coroutine[Any, Any, AsyncLease[T]]]: ...
+        @overload
+        def __get__(self, instance: Handle[Wire, Named[T]], owner: type) -> Callable[P, Lease[T]]: ...
+        @overload
+        def __get__(
+            self, instance: Handle[AsyncWire, Named[T]], owner: type
+        ) -> Callable[P, Coroutine[Any, Any, AsyncLease[T]]]: ...
+        def __get__(self, instance: Any, owner: type) -> Any: ...
+
+    def returns(self, said: str, *, awaits: bool) -> str:
+        return "AsyncLease[T]" if awaits else "Lease[T]"
+
+    def blocking(self) -> Callable[..., Any]:
+        plan = self.made
+
+        def method(self: Handle[Wire, Any], **options: Any) -> Any:
+            return Lease(self._wire, drive(self._wire, plan(self._core, **options)))
+
+        return method
+
+    def awaiting(self) -> Callable[..., Any]:
+        plan = self.made
+
+        async def method(self: Handle[AsyncWire, Any], **options: Any) -> Any:
+            return AsyncLease(self._wire, await drive_async(self._wire, plan(self._core, **options)))
+
+        return method
+
+
+class _Queue(Handle[W, Named[T]], Generic[W, T]):
+    """What both kinds of queue are."""
+
+    put = Call(put)
+    put_many = Call(put_many)
+    claim = _Leasing(claim)
 
     @property
     def name(self) -> str:
         """The queue's name."""
         return self._core.name
 
-    put = Blocking(put)
-    put_many = Blocking(put_many)
-
-    def claim(
-        self,
-        *,
-        node: str | None = None,
-        max_count: int = 1,
-        lease_ms: int | None = None,
-        wait_ms: int = 0,
-        auto_ack: bool = False,
-    ) -> Lease[T]:
-        """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
-        plan = _claim(self._core, node=node, max_count=max_count, lease_ms=lease_ms, wait_ms=wait_ms, auto_ack=auto_ack)
-        return Lease(self._wire, drive(self._wire, plan))
+    def __repr__(self) -> str:
+        kind = getattr(self._core.type, "__name__", self._core.type)
+        return f"<{type(self).__name__} {self.name!r} of {kind}>"
 
 
-class AsyncQueue(Generic[T]):
-    """One queue. ``type`` is what `HeldJob.data` is decoded into: anything that msgspec can decode."""
+class Queue(_Queue[Wire, T], awaits=False):
+    """One queue. Its type is what `HeldJob.data` is decoded into: anything that msgspec can decode."""
 
-    def __init__(self, wire: AsyncWire, core: Core, name: str, type: Any = Any) -> None:
-        self._wire = wire
-        self._core = _Named(core, check_topic_name(name), type)
 
-    @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self._core.name
-
-    put = Awaiting(put)
-    put_many = Awaiting(put_many)
-
-    async def claim(
-        self,
-        *,
-        node: str | None = None,
-        max_count: int = 1,
-        lease_ms: int | None = None,
-        wait_ms: int = 0,
-        auto_ack: bool = False,
-    ) -> AsyncLease[T]:
-        """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
-        plan = _claim(self._core, node=node, max_count=max_count, lease_ms=lease_ms, wait_ms=wait_ms, auto_ack=auto_ack)
-        return AsyncLease(self._wire, await drive_async(self._wire, plan))
+class AsyncQueue(_Queue[AsyncWire, T], awaits=True):
+    """One queue. Its type is what `HeldJob.data` is decoded into: anything that msgspec can decode."""

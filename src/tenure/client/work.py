@@ -9,7 +9,7 @@ import msgspec
 from tenure.client.answers import decode_text
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
-from tenure.client.feed import error_in, opened
+from tenure.client.opening import error_in, opened
 from tenure.client.plan import Plan, Read
 from tenure.client.replies import Job
 from tenure.client.retry import unreached

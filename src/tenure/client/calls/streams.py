@@ -1,0 +1,54 @@
+"""Work, watch and events: what a server pushes, each as the source of a feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tenure.client.core import Core
+from tenure.client.events import Events
+from tenure.client.feed import Source
+from tenure.client.replies import Gap, Job, Lifecycle
+from tenure.client.watch import Watch, WatchEvent
+from tenure.client.work import Work
+from tenure.core.values import check_whole
+
+__all__ = ["events", "watch", "work"]
+
+
+def work(
+    core: Core, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
+) -> Source[list[Job]]:
+    """Jobs pushed as they come, in lists; an empty one is a heartbeat. At most ``max_count`` are held at once, and
+    given back when it ends, unless `detach` came before. It does not reconnect.
+    """
+    return Work(core, topic, node=node, max_count=max_count, lease_ms=lease_ms)
+
+
+def watch(
+    core: Core,
+    topics: str | Iterable[str] | Mapping[str, int | None],
+    *,
+    node: str | Sequence[str] | None = None,
+    limit: int = 256,
+    include_tags: bool = False,
+    include_meta: bool = True,
+    include_data: bool = True,
+    strong: bool = False,
+) -> Source[WatchEvent]:
+    """Records of topics as they come, from their start, or above the seq that a mapping gives (None: only new ones).
+    Resumes by itself; a loss is a `Tombstone`, and it ends once every topic was deleted.
+    """
+    options = {
+        "node": node if node is None or isinstance(node, str) else list(node),
+        "limit": check_whole(limit, "limit"),
+        "include_tags": include_tags,
+        "include_meta": include_meta,
+        "include_data": include_data,
+        "consistency": "strong" if strong else "eventual",
+    }
+    return Watch(core, topics, options=options)
+
+
+def events(core: Core, topic: str, *, last_event_id: str | None = None) -> Source[Lifecycle | Gap]:
+    """What happens to a topic's jobs, from now on. Resumes by itself; a loss is a `Gap`."""
+    return Events(core, topic, last_event_id=last_event_id)

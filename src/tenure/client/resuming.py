@@ -1,0 +1,102 @@
+"""Streams that resume by themselves.
+
+A line that breaks is taken up again where it was: with the id of the last frame that was given out, after a pause that
+grows and is drawn by chance, so that many readers do not come back together (fault 36). What was lost in between is a
+value that the reader gets, a `Tombstone` or a `Gap`, and never silence (fault 32).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+from tenure.client.core import Core
+from tenure.client.opening import error_in
+from tenure.client.plan import Plan, Read, Sleep
+from tenure.client.retry import backoff_s, unreached
+from tenure.client.sse import Frame, FrameReader
+from tenure.client.wire import WireError
+from tenure.errors import Closed, Overloaded, TenureError
+
+__all__ = ["Resuming"]
+
+T = TypeVar("T")
+
+
+class Resuming(ABC, Generic[T]):
+    """The rules of coming back. A subclass says how to connect and what its frames mean."""
+
+    def __init__(self, core: Core, *, last_event_id: str | None = None) -> None:
+        self._core = core
+        self._ready: deque[tuple[T, str]] = deque()
+        self._broken_count = 0
+        self._broken_since_s = 0.0
+        self.stream: Any = None
+        self.last_event_id = last_event_id or ""
+        """The id of the last item that was given out: to come back with, in another process too."""
+
+    @abstractmethod
+    def _connect(self) -> Plan[Any]:
+        """Open the stream from `last_event_id` on."""
+
+    def _over(self) -> bool:
+        """Whether nothing more can come."""
+        return False
+
+    @abstractmethod
+    def _parse(self, frame: Frame) -> T | None:
+        """What a frame stands for, or None where it is nothing to us."""
+
+    def next(self) -> Plan[T | None]:
+        """The next item, or None where nothing more can come; comes back by itself, for as long as the settings say."""
+        while not self._ready:
+            if self._over():
+                return None
+            try:
+                yield from self._read()
+            except WireError as error:
+                broken = Overloaded(f"the stream broke: {error.message}", code="disconnected")
+                yield from self._rest(unreached(error) if error.closed else broken)
+            except (Overloaded, Closed) as error:
+                yield from self._rest(error)
+        item, frame_id = self._ready.popleft()
+        self.last_event_id = frame_id or self.last_event_id
+        return item
+
+    def _read(self) -> Plan[None]:
+        """Take in one chunk, connecting first where that is needed."""
+        if self.stream is None:
+            self._frames = FrameReader(self._core.settings.frame_bytes_max)
+            self.stream = yield from self._connect()
+        chunk = yield Read(self.stream)
+        if not chunk:
+            raise WireError("the server ended it", sent=True)
+        for frame in self._frames.feed(chunk):
+            if frame.event == b"error":
+                raise error_in(frame)
+            item = self._parse(frame)
+            if item is not None:
+                self._ready.append((item, frame.id))
+        if self._ready:
+            self._broken_count = 0
+
+    def _rest(self, error: TenureError) -> Plan[None]:
+        """Let go of the line and wait a little. Raises the error where the time for coming back is over."""
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+        if self._ready:
+            return
+        if error.code == "client_closed":
+            raise error
+        now_s, settings = self._core.now_s(), self._core.settings
+        if not self._broken_count:
+            self._broken_since_s = now_s
+        self._broken_count += 1
+        if settings.reconnect_for_ms and now_s - self._broken_since_s > settings.reconnect_for_ms / 1000:
+            raise error
+        pause = backoff_s(
+            self._core, self._broken_count, min_ms=settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms
+        )
+        yield Sleep(pause)
