@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, assert_never
+from typing import Any, Protocol, Unpack
 
-import msgspec
-
-from tenure.client.gather import own
+from tenure.client.closing import AsyncClosing
 from tenure.client.gather_settings import AckerOptions, AckerSettings
-from tenure.client.replies import Extended, Settled
+from tenure.client.lot import ACK, Extend, Kind, Lot, Nack, Settling, send_lot
 from tenure.core.names import check_topic_name
-from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, Overloaded
+from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 
-if TYPE_CHECKING:
-    from tenure.client.client import AsyncClient
-
-__all__ = ["Acker", "Leased", "Settling"]
+__all__ = ["Acker", "Leased"]
 
 
 class Leased(Protocol):
@@ -33,45 +26,7 @@ class Leased(Protocol):
     def lease_id(self) -> str | None: ...
 
 
-class Settling(Protocol):
-    """Whoever keeps jobs on leases, besides a broker: what the requests go through."""
-
-    @property
-    def ack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
-
-    @property
-    def nack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
-
-    @property
-    def extend(self) -> Callable[..., Coroutine[Any, Any, Extended]]: ...
-
-
-class _Ack(msgspec.Struct, frozen=True):
-    """Complete."""
-
-
-class _Nack(msgspec.Struct, frozen=True):
-    """Give back."""
-
-    delay_ms: int | None
-    reason: str | None
-    dead: bool
-
-
-class _Extend(msgspec.Struct, frozen=True):
-    """Keep."""
-
-    lease_ms: int
-
-
-_Kind = _Ack | _Nack | _Extend
-"""A call and its parameters: what is equal in this goes out together."""
-_Lot = dict[int, tuple[str, "asyncio.Future[Any]"]]
-"""The jobs of one request, by seq; no seq is in it twice."""
-_ACK: Final = _Ack()
-
-
-class Acker:
+class Acker(AsyncClosing):
     """Gathers the acks, nacks and extends of one topic into few requests, and answers each caller for its own job.
 
     What is settled in one turn of the loop, or while a request of the same kind is in flight, goes out together.
@@ -79,7 +34,7 @@ class Acker:
     """
 
     def __init__(
-        self, client: AsyncClient | Settling, topic: str, *, node: str | None = None, **options: Unpack[AckerOptions]
+        self, client: Settling, topic: str, *, node: str | None = None, **options: Unpack[AckerOptions]
     ) -> None:
         self.topic = check_topic_name(topic)
         self.settings = AckerSettings(**options)
@@ -89,10 +44,10 @@ class Acker:
         self._node = node
         self._loop = asyncio.get_running_loop()
         # A kind stands here while it has something to send or in flight, and in the line unless it is in flight.
-        self._lots: dict[_Kind, deque[_Lot]] = {}
-        self._line: deque[_Kind] = deque()
-        self._flying: dict[asyncio.Task[None], _Lot] = {}
-        self._open: _Lot | None = None  # where the next plain ack goes
+        self._lots: dict[Kind, deque[Lot]] = {}
+        self._line: deque[Kind] = deque()
+        self._flying: dict[asyncio.Task[None], Lot] = {}
+        self._open: Lot | None = None  # where the next plain ack goes
         self._pending_count = 0
         self._woken = False
         self._idle = asyncio.Event()
@@ -117,13 +72,13 @@ class Acker:
 
     async def extend(self, job: Leased, *, lease_ms: int) -> int:
         """Set a job's deadline to now plus ``lease_ms``; returns it in wall ms. Raises as `ack` does."""
-        return int(await self._add(_Extend(lease_ms), job.seq, _lease_of(job)))
+        return int(await self._add(Extend(lease_ms), job.seq, _lease_of(job)))
 
     def settle(self, seq: int, lease_id: str) -> asyncio.Future[bool]:
         """As `ack`, for who gathers futures: neither a task nor a coroutine is made for it."""
         lot = self._open
         if lot is None or seq in lot or len(lot) >= self.settings.batch_seqs_max:
-            return self._add(_ACK, seq, lease_id)
+            return self._add(ACK, seq, lease_id)
         if self._pending_count >= self.settings.pending_max:
             raise _no_room()
         self._pending_count += 1
@@ -135,7 +90,7 @@ class Acker:
         self, seq: int, lease_id: str, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
     ) -> asyncio.Future[bool]:
         """As `nack`, for who gathers futures."""
-        return self._add(_Nack(delay_ms, reason, dead), seq, lease_id)
+        return self._add(Nack(delay_ms, reason, dead), seq, lease_id)
 
     # All of them
 
@@ -161,14 +116,6 @@ class Acker:
         if self._flying:
             await asyncio.wait(list(self._flying))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def _abandon(self) -> None:
         """Fail what was not sent; a kind that is in flight forgets itself when that ends."""
         error = Closed("the acker was closed before this was sent: the lease ends by itself")
@@ -181,7 +128,7 @@ class Acker:
 
     # Gathering
 
-    def _add(self, kind: _Kind, seq: int, lease_id: str) -> asyncio.Future[Any]:
+    def _add(self, kind: Kind, seq: int, lease_id: str) -> asyncio.Future[Any]:
         if self._closed:
             raise Closed(f"the acker of {self.topic} is closed: make another one")
         if self._pending_count >= self.settings.pending_max:
@@ -192,8 +139,8 @@ class Acker:
             self._line.append(kind)
             self._idle.clear()
         if not lots or seq in lots[-1] or len(lots[-1]) >= self.settings.batch_seqs_max:
-            lots.append({})
-        if kind is _ACK:
+            lots.append(Lot())
+        if kind is ACK:
             self._open = lots[-1]
         self._pending_count += 1
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -218,16 +165,18 @@ class Acker:
 
     # Sending
 
-    async def _send(self, kind: _Kind, lot: _Lot) -> None:
+    async def _send(self, kind: Kind, lot: Lot) -> None:
         try:
-            answer = await self._call(kind, lot)
+            self.sent_count += 1
+            answer = await send_lot(self._client, self.topic, node=self._node, kind=kind, lot=lot)
         except Exception as error:
             self._fail(lot, error)
         except asyncio.CancelledError:
             self._fail(lot, Indeterminate("the acker was closed while this was on its way: it may have arrived"))
             raise
         else:
-            self._tell(lot, answer)
+            self._pending_count -= len(lot)
+            lot.tell(answer)
         finally:
             task = asyncio.current_task()
             assert task is not None
@@ -241,55 +190,15 @@ class Acker:
             # The callers just answered run before the next start does, and what they settle goes along.
             self._wake()
 
-    async def _call(self, kind: _Kind, lot: _Lot) -> Settled | Extended:
-        self.sent_count += 1
-        client, topic, node, seqs = self._client, self.topic, self._node, list(lot)
-        fences = [lease_id for lease_id, _ in lot.values()]
-        # One lease fences all of its jobs: less to write and to read.
-        ids, one = (None, fences[0]) if fences.count(fences[0]) == len(fences) else (fences, None)
-        match kind:
-            case _Ack():
-                return await client.ack(topic, seqs, node=node, lease_ids=ids, lease_id=one)
-            case _Nack(delay_ms, reason, dead):
-                return await client.nack(
-                    topic, seqs, node=node, lease_ids=ids, lease_id=one, delay_ms=delay_ms, reason=reason, dead=dead
-                )
-            case _Extend(lease_ms):
-                return await client.extend(topic, seqs, node=node, lease_ids=ids, lease_id=one, lease_ms=lease_ms)
-            case _:
-                assert_never(kind)
-
-    def _tell(self, lot: _Lot, answer: Settled | Extended) -> None:
+    def _fail(self, lot: Lot, error: Exception) -> None:
         self._pending_count -= len(lot)
-        skipped = set(answer.skipped)
-        deadlines = answer.deadlines if isinstance(answer, Extended) else {}
-        for seq, (_, future) in lot.items():
-            if future.done():  # its caller was cancelled
-                continue
-            if seq in skipped:
-                future.set_exception(_lost(seq, repeated=answer.repeated))
-            else:
-                future.set_result(deadlines.get(seq, True))
-
-    def _fail(self, lot: _Lot, error: Exception) -> None:
-        self._pending_count -= len(lot)
-        for _, future in lot.values():
-            if not future.done():
-                future.set_exception(own(error))
+        lot.fail(error)
 
 
 def _lease_of(job: Leased) -> str:
     if job.lease_id is None:
         raise Invalid(f"job {job.seq} is not under a lease: its claim acked it")
     return job.lease_id
-
-
-def _lost(seq: int, *, repeated: bool) -> LeaseLost | Indeterminate:
-    if repeated:
-        return Indeterminate(
-            f"job {seq}: an answer was lost, and the repeat found the lease ended, maybe by us", seq=seq
-        )
-    return LeaseLost(f"job {seq} is not ours any more: stop working on it", seq=seq)
 
 
 def _no_room() -> Overloaded:
