@@ -88,9 +88,13 @@ class Lane:
             await self.pool.release(connection)
 
     async def _connection(self) -> AbstractConnection:
+        cancellations = _cancellations()
         await self._places.acquire()
         try:
             connection: AbstractConnection = await self.pool.get_connection()  # type: ignore[no-untyped-call]
+            if _cancellations() > cancellations:
+                await self.pool.release(connection)
+                raise asyncio.CancelledError
         except BaseException:
             self._places.release()
             raise
@@ -104,7 +108,6 @@ class Lane:
                 answer: Any = None
                 for command in commands:
                     await connection.send_command(*command, check_health=False)
-                    # Until Python 3.12 the `wait_for` in there may swallow a cancellation, that of a timeout too.
                     if _cancellations() > cancellations:
                         raise asyncio.CancelledError
                     answer = await connection.read_response(disable_decoding=True)
@@ -124,6 +127,9 @@ class Lane:
 
 
 def _cancellations() -> int:
+    """How often this task was cancelled: until Python 3.12 the ``wait_for`` in redis-py may swallow one, that of a
+    timeout too, so that it has to be looked for.
+    """
     task = asyncio.current_task()
     return task.cancelling() if task else 0
 
