@@ -74,7 +74,7 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
     now_ms = journal.clock.wall_ms()
     commits = state.number + 1
     requests = state.next_seq + 2 * commits
-    hours = max(state.ts_ms - _born_ms(state.buffer), 1) / 3_600_000
+    hours = max((state.ts_ms - _born_ms(state.buffer)) / 3_600_000, 1)  # what is younger is no rate yet
     groups = []
     for name, group in sorted(state.groups.items()):
         waiting = await Catalog(journal).descriptors(group.next_seq, 1)

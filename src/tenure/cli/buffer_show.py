@@ -14,10 +14,9 @@ _LISTED_MAX = 50
 
 def stat(console: Console, found: Payload) -> None:
     """Figures first, then the groups."""
-    batches = count(found["batches"], "batch", "batches")
-    console.print(
-        f"{found['url']}: {batches} held, sequences {found['first_seq']} to {found['next_seq'] - 1}", soft_wrap=True
-    )
+    held = count(found["batches"], "batch", "batches")
+    which = f"sequences {found['first_seq']} to {found['next_seq'] - 1}" if found["batches"] else "nothing is waiting"
+    console.print(f"{found['url']}: {held} held, {which}", soft_wrap=True)
     total, entries = found["batches_total"], found["entries_total"]
     console.print(
         f"in all {count(total, 'batch', 'batches')}, {count(entries, 'entry', 'entries')}, "
