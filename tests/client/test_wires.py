@@ -227,17 +227,46 @@ async def test_a_closed_client_says_so_at_once(kind: str, real: Running) -> None
     await client.close()
 
 
-async def test_an_answer_that_drips_has_an_end(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
+HEAD = b"HTTP/1.1 200 OK\r\n"
+DRIPPING = {
+    "status": b"HTTP/1.1 2",
+    "headers": HEAD + b"x-long: ",
+    "body": HEAD + b"content-length: 100000\r\n\r\n",
+}
+
+
+def dripping(part: str) -> Answer:
+    """An answer of which one byte comes after the other, without end."""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+        writer.write(DRIPPING[part])
         while not writer.is_closing():
             writer.write(b" ")
             await asyncio.sleep(0.01)
 
-    url = await odd_server(answer)
-    async with make_client(kind, url, settings=ClientSettings(attempts_max=1, answer_ms=200)) as client:
+    return answer
+
+
+@pytest.mark.parametrize("part", DRIPPING)
+async def test_an_answer_that_drips_has_an_end(
+    kind: str, part: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    url = await odd_server(dripping(part))
+    settings = ClientSettings(attempts_max=1, acquire_ms=100, answer_ms=200)
+    async with make_client(kind, url, settings=settings) as client:
         with pytest.raises(Indeterminate):
             await asyncio.wait_for(client.produce("t", [1]), 10)
+
+
+@pytest.mark.parametrize("part", ["status", "headers"])
+async def test_a_stream_whose_head_drips_has_an_end(
+    kind: str, part: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    url = await odd_server(dripping(part))
+    settings = ClientSettings(acquire_ms=100, stream_idle_ms=200)
+    async with make_client(kind, url, settings=settings) as client, Both(client.inner.work("q")) as work:
+        with pytest.raises(Overloaded):
+            await asyncio.wait_for(work.next(), 10)
 
 
 async def test_a_gateway_whose_server_is_away_is_waited_out(

@@ -76,12 +76,15 @@ class AiohttpWire:
             allow_redirects=False,
         )
 
+    def _timeout(self, read_s: float, *, total_s: float | None = None) -> aiohttp.ClientTimeout:
+        """A time for each read, and one for all: what drips would never be late for the first."""
+        connect_s, sock_connect_s = self._settings.acquire_ms / 1000, self._settings.connect_ms / 1000
+        return aiohttp.ClientTimeout(total_s, connect=connect_s, sock_connect=sock_connect_s, sock_read=read_s)
+
     async def send(self, request: Request) -> Response:
         settings = self._settings
         answer_s = (settings.answer_ms + request.wait_ms) / 1000
-        timeout = aiohttp.ClientTimeout(
-            connect=settings.acquire_ms / 1000, sock_connect=settings.connect_ms / 1000, sock_read=answer_s
-        )
+        timeout = self._timeout(answer_s, total_s=settings.acquire_ms / 1000 + answer_s)
         try:
             async with self._request(request, timeout) as response:
                 whole = response.content.is_eof()  # as most are, and cost no timer
@@ -93,19 +96,16 @@ class AiohttpWire:
 
     async def open(self, request: Request) -> AsyncStream:
         settings = self._settings
-        timeout = aiohttp.ClientTimeout(
-            connect=settings.acquire_ms / 1000,
-            sock_connect=settings.connect_ms / 1000,
-            sock_read=settings.stream_idle_ms / 1000,
-        )
+        idle_s = settings.stream_idle_ms / 1000
         headers = {"accept": "text/event-stream", **request.headers}
         asked = Request(request.method, request.path, request.body, headers)
         try:
-            response = await self._request(asked, timeout)
-            body = b""
-            if response.status != 200:
-                async with response:
-                    body = await _bounded(response, _ERROR_BYTES_MAX)
+            async with asyncio.timeout(settings.acquire_ms / 1000 + idle_s):
+                response = await self._request(asked, self._timeout(idle_s))
+                body = b""
+                if response.status != 200:
+                    async with response:
+                        body = await _bounded(response, _ERROR_BYTES_MAX)
         except (aiohttp.ClientError, OSError) as error:
             raise _wire_error(error) from error
         return _AiohttpStream(response, Response(response.status, body, response.headers))

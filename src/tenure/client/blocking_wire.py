@@ -18,6 +18,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from tenure.client.address import headers_of, parse_address
 from tenure.client.settings import ClientSettings
+from tenure.client.timed_head import TimedHead
 from tenure.client.wire import Request, Response, Stream, WireError
 
 __all__ = ["Urllib3Wire"]
@@ -42,6 +43,8 @@ class _At:
 
 
 class _PlainConnection(_At, HTTPConnection):
+    response_class = TimedHead
+
     def send(self, data: Any) -> None:
         if self.sock is None:
             self.connect()
