@@ -28,7 +28,7 @@ from tenure.worker.settings import WorkerSettings
 from tenure.worker.settler import RELEASED, Settler
 from tenure.worker.side import Side
 from tenure.worker.source import Feed
-from tenure.worker.timing import Timing, unless, within
+from tenure.worker.timing import Timing, end, unless, within
 from tenure.worker.verdict import Verdict
 
 __all__ = ["Runner"]
@@ -253,8 +253,7 @@ class Runner:
         await self._settler.close(_HURRY_MS if hurry.is_set() else self._settings.flush_ms)
         for task in (self._beating, self._pacing):
             if task is not None:
-                task.cancel()
-                await asyncio.wait((task,))
+                await end(task)
         await self._places.close()
 
     async def _finish(self, hurry: asyncio.Event) -> None:

@@ -18,7 +18,7 @@ from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.timing import Timing, within
+from tenure.worker.timing import Timing, end, within
 
 __all__ = ["Feed", "Source"]
 
@@ -92,8 +92,7 @@ class Source(ABC):
         """Take no more, at once: whatever is on its way comes back after its lease."""
         self._stopping = True
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await end(self._task)
 
     # Coming back
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["SystemTiming", "Timing", "unless", "within"]
+__all__ = ["SystemTiming", "Timing", "end", "unless", "within"]
 
 T = TypeVar("T")
+
+_CANCEL_AGAIN_S: Final = 0.5
 
 
 class Timing(Protocol):
@@ -39,6 +41,15 @@ class SystemTiming:
 
     async def sleep_ms(self, ms: float) -> None:
         await asyncio.sleep(ms / 1000)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and return once it has ended. More than once: before Python 3.12 a library's ``wait_for`` may
+    swallow a cancellation that comes together with its answer.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=_CANCEL_AGAIN_S)
 
 
 async def within(timing: Timing, ms: float, work: Coroutine[Any, Any, T]) -> T:
