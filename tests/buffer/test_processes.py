@@ -42,7 +42,7 @@ def by_producer(entries: list[bytes]) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("processes", "count"), [(6, 300), pytest.param(16, 1_000, marks=pytest.mark.full)], ids=["quick", "whole"]
 )
-def test_sixteen_processes_produce_on_one_buffer(tmp_path: Path, processes: int, count: int):
+def test_many_processes_produce_on_one_buffer(tmp_path: Path, processes: int, count: int):
     """Every entry exactly once, each producer's in its own order, sequences without a gap from 0."""
     url = f"file://{tmp_path}/buffer"
     running = [crowd(url, f"p{number}", count) for number in range(processes)]
