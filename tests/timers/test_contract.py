@@ -389,7 +389,7 @@ async def test_waiting_ends_when_a_lease_lapses(world: World):
         {"delay": 0, "timer_id": "x" * 257},
         {"delay": 0, "timer_id": "\ud800"},
         {"delay": 0, "payload": b"x" * 100_001},
-        {"delay": 0, "payload": object()},
+        {"delay": 0, "payload": {1j}},
         {"delay": 0, "topic": "{a}"},
         {"delay": 0, "on_conflict": "ignore"},
     ],
