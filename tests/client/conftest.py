@@ -1,10 +1,9 @@
-"""A real server for a module, and clients of both kinds on it."""
+"""A real server, and clients of both kinds on it."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,18 @@ from tests.client.proxy import Proxy, proxy_to
 from tests.http.serving import Running, serving
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """`tenure serve`, shared by the tests of a module: each has topics of its own."""
-    data: Path = tmp_path_factory.mktemp("client") / "data"
-    with serving(data) as server:
+    """`tenure serve`, shared by all tests: each has topics of its own."""
+    with serving(tmp_path_factory.mktemp("client")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One that refuses long tags, which a client cannot know."""
+    with serving(tmp_path_factory.mktemp("client"), "--set", "engine.tag_bytes_max=8") as running:
+        yield running
 
 
 @pytest.fixture(params=KINDS)

@@ -3,65 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from itertools import count
 from typing import Any
 
 import pytest
 
 from tenure.client.acker import Acker
-from tenure.client.client import AsyncClient
 from tenure.client.gather_settings import AckerSettings
-from tenure.client.replies import Job, QueueCounts
-from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
-from tests.client.holding import HeldWire
-from tests.http.serving import Running, serving
-
-_names = count(1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("acker")) as running:
-        yield running
-
-
-class Bench:
-    """A client, its wire, and a queue of its own with jobs in hand."""
-
-    def __init__(self, client: AsyncClient, wire: HeldWire, topic: str) -> None:
-        self.client = client
-        self.wire = wire
-        self.topic = topic
-
-    def acker(self, **options: Any) -> Acker:
-        return Acker(self.client, self.topic, **options)
-
-    async def jobs(self, number: int, *, max_count: int = 1_000) -> list[Job]:
-        """That many jobs, put and claimed."""
-        await self.client.produce(self.topic, list(range(number)))
-        jobs: list[Job] = []
-        while len(jobs) < number:
-            jobs += (await self.client.claim(self.topic, max_count=max_count)).jobs
-        self.wire.clear()
-        return jobs
-
-    async def counts(self) -> QueueCounts:
-        counts = (await self.client.topic(self.topic)).queue
-        assert counts is not None
-        return counts
-
-
-@asynccontextmanager
-async def bench(server: Running, **settings: int) -> AsyncIterator[Bench]:
-    limits = ClientSettings(**{"backoff_min_ms": 1, "backoff_max_ms": 2} | settings)
-    wire = HeldWire(server.url, settings=limits)
-    async with AsyncClient(wire=wire, settings=limits) as client:
-        topic = f"acks-{next(_names)}"
-        await client.put_topic(topic, type="queue", durability="fsync")
-        yield Bench(client, wire, topic)
+from tests.client.bench import bench
 
 
 async def test_acks_of_one_turn_go_out_together(server):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from itertools import count
-from typing import Any
 
-import msgspec
 import pytest
 
 from tenure import Record
@@ -18,49 +13,7 @@ from tenure.client.gather_settings import PUT_BYTES
 from tenure.client.producer import AsyncProducer
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Invalid, NotFound, Overloaded
-from tests.client.holding import HeldWire
-from tests.http.serving import Running, serving
-
-_names = count(1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("producer"), "--set", "engine.tag_bytes_max=8") as running:
-        yield running
-
-
-class Bench:
-    """A client, its wire, and a queue of its own."""
-
-    def __init__(self, client: AsyncClient, wire: HeldWire, topic: str) -> None:
-        self.client = client
-        self.wire = wire
-        self.topic = topic
-
-    def producer(self, **options: Any) -> AsyncProducer:
-        return AsyncProducer(self.client, self.topic, **options)
-
-    async def stored(self) -> list[Any]:
-        """The data of everything in the topic, in order."""
-        records, at = [], 0
-        while True:
-            found = await self.client.diff(self.topic, from_seq=at, limit=1_000)
-            records += [msgspec.json.decode(record.data) for record in found.records if record.data is not None]
-            at = found.next_from_seq
-            if found.caught_up:
-                return records
-
-
-@asynccontextmanager
-async def bench(server: Running, **settings: int) -> AsyncIterator[Bench]:
-    limits = ClientSettings(**{"backoff_min_ms": 1, "backoff_max_ms": 2} | settings)
-    wire = HeldWire(server.url, settings=limits)
-    async with AsyncClient(wire=wire, settings=limits) as client:
-        topic = f"puts-{next(_names)}"
-        await client.put_topic(topic, type="queue", durability="fsync")
-        wire.clear()
-        yield Bench(client, wire, topic)
+from tests.client.bench import bench
 
 
 async def test_puts_of_one_turn_go_out_together_and_each_gets_its_own_seq(server):
