@@ -30,7 +30,7 @@ from tenure.worker.periodic import PeriodicLoop
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.side import Side
-from tenure.worker.timing import SystemTiming, Timing
+from tenure.worker.timing import SystemTiming, Timing, end
 
 __all__ = ["Worker", "run_app"]
 
@@ -97,9 +97,7 @@ class Worker:
             await self._until_stopped(serving)
             log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
         finally:
-            for part in serving:
-                part.cancel()
-            await asyncio.wait(serving)
+            await asyncio.gather(*map(end, serving))
             await asyncio.gather(*(runner.drain(self._hurry) for runner in runners))
         log.info("stopped")
 
@@ -118,8 +116,7 @@ class Worker:
             for part in done:
                 part.result()
         finally:
-            schedule.cancel()
-            await asyncio.wait((schedule,))
+            await end(schedule)
 
     async def _keep_schedule(self, keeper: Keeper) -> None:
         if keeper.client is not None:
