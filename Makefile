@@ -58,8 +58,7 @@ bench-client: $(READY) ## Measure clients and workers, as ratios in one run
 	$(BIN)/python -m bench.client
 
 bench-buffer: $(READY) ## Measure the buffer on the local store, as ratios in one run
-	$(BIN)/python -m bench.buffer
-	$(BIN)/python -m bench.export
+	@$(BIN)/python -m bench.buffer; code=$$?; $(BIN)/python -m bench.export && exit $$code
 
 bench-timers: $(READY) ## Measure timers on Redis, as ratios in one run (ARGS=--quick is shorter)
 	$(BIN)/python -m bench.timers $(ARGS)
