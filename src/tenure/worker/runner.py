@@ -95,20 +95,22 @@ class Runner:
             middlewares=middlewares,
         )
         self._handle = handling.handle
-        self._source = side.source(
-            Feed(
-                depth=self._depth,
-                spare=self._depth - self._concurrency,
-                timing=timing,
-                settings=settings,
-                stats=stats,
-                room=lambda: self._depth - len(self._held),
-                deliver=self._deliver,
-                on_open=self._held.extend_all,
-            )
-        )
+        self._source = side.source(self._feed())
         places.on_free = self._fill
         self._beating: asyncio.Task[None] | None = None
+
+    def _feed(self) -> Feed:
+        """What the source is told about this flow, and where it brings jobs."""
+        return Feed(
+            depth=self._depth,
+            spare=self._depth - self._concurrency,
+            timing=self._timing,
+            settings=self._settings,
+            stats=self._stats,
+            room=lambda: self._depth - len(self._held),
+            deliver=self._deliver,
+            on_open=self._held.extend_all,
+        )
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to take and run jobs; gives what must not end before the drain."""
