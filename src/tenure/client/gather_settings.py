@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 import msgspec
 
 from tenure.core.names import shown
+from tenure.core.values import check_whole
 from tenure.errors import Invalid
 
 __all__ = ["PUT_BYTES", "AckerOptions", "AckerSettings", "ProducerOptions", "ProducerSettings"]
@@ -47,7 +48,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("batch_records_max", "batch_bytes_max", "record_bytes_max", "pending_bytes_max"):
-            _check_count(self, name)
+            check_whole(getattr(self, name), name, least=1)
         if type(self.linger_ms) not in (int, float) or not 0 <= self.linger_ms <= LINGER_MS_MAX:
             raise Invalid(
                 f"linger_ms must be from 0 to {LINGER_MS_MAX}; got {shown(self.linger_ms)}", field="linger_ms"
@@ -74,12 +75,6 @@ class AckerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            _check_count(self, name)
+            check_whole(getattr(self, name), name, least=1)
         if self.batch_seqs_max > SEQS_MAX:
             raise Invalid(f"batch_seqs_max must be at most {SEQS_MAX}", field="batch_seqs_max")
-
-
-def _check_count(settings: msgspec.Struct, name: str) -> None:
-    value = getattr(settings, name)
-    if type(value) is not int or value < 1:
-        raise Invalid(f"{name} must be a whole number, 1 or more; got {shown(value)}", field=name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.names import shown
-from tenure.errors import Invalid
+from tenure.core.values import check_whole
 
 __all__ = ["ClientSettings"]
 
@@ -48,10 +47,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value = getattr(self, name)
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if type(value) is not int or value < least:
-                raise Invalid(f"{name} must be a whole number, {least} or more; got {shown(value)}", field=name)
+            check_whole(getattr(self, name), name, least=0 if name in _MAY_BE_ZERO else 1)
 
 
 _MAY_BE_ZERO = frozenset({"reconnect_for_ms", "retry_for_ms", "backoff_min_ms", "reconnect_min_ms"})

@@ -11,7 +11,7 @@ from typing import Final
 from tenure.core.names import shown
 from tenure.errors import Invalid
 
-__all__ = ["SEQ_MAX", "check_flag", "check_seqs", "check_whole"]
+__all__ = ["SEQ_MAX", "check_flag", "check_seqs", "check_whole", "check_within"]
 
 SEQ_MAX: Final = 2**64 - 1
 
@@ -28,6 +28,13 @@ def check_whole(value: object, field: str, *, least: int = 0) -> int:
     if type(value) is int and value >= least:
         return value
     raise Invalid(f"{field} must be a whole number, {least} or more; got {shown(value)}", field=field)
+
+
+def check_within(value: object, field: str, *, least: int, most: int) -> int:
+    """Return a whole number between two bounds unchanged, or raise Invalid."""
+    if type(value) is int and least <= value <= most:
+        return value
+    raise Invalid(f"{field} must be a whole number from {least} to {most}; got {shown(value)}", field=field)
 
 
 def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:

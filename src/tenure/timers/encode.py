@@ -10,11 +10,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tenure.core.names import shown
+from tenure.core.values import check_within
 from tenure.errors import Invalid
 from tenure.timers.model import At, Delay, NewTimer
 from tenure.timers.settings import TimersSettings
 
-__all__ = ["Entry", "chunks", "cut_reason", "entry_of", "in_range", "spread"]
+__all__ = ["Entry", "chunks", "cut_reason", "entry_of", "spread"]
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ def _when(delay: Delay | None, at: At | None, settings: TimersSettings) -> tuple
         raise Invalid("give either delay or at")
     if delay is not None:
         ms = -(-delay // timedelta(milliseconds=1)) if isinstance(delay, timedelta) else delay
-        return "in", in_range("delay", ms, 0, settings.delay_ms_max)
+        return "in", check_within(ms, "delay", least=0, most=settings.delay_ms_max)
     return "at", _moment_ms(at)
 
 
@@ -87,19 +88,12 @@ def _moment_ms(at: At | None) -> int:
         if at.tzinfo is None:
             raise Invalid("at must have a time zone: datetime.now(timezone.utc), for instance")
         at = -(-(at - _EPOCH) // timedelta(milliseconds=1))
-    return in_range("at", at, 0, _MOMENT_MAX_MS)
+    return check_within(at, "at", least=0, most=_MOMENT_MAX_MS)
 
 
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MOMENT_MAX_MS: Final = 253_402_300_799_999
 """The end of the year 9999; every score below 2**53 is exact."""
-
-
-def in_range(name: str, value: object, least: int, most: int) -> int:
-    """A whole number within its bounds. Raises Invalid."""
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-        return value
-    raise Invalid(f"{name} must be a whole number from {least} to {most}; got {shown(value)}", field=name)
 
 
 def cut_reason(reason: str, settings: TimersSettings) -> bytes:

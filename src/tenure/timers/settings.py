@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.names import shown
+from tenure.core.values import check_whole
 from tenure.errors import Invalid
 
 __all__ = ["BATCH_MAX", "TimersSettings"]
@@ -59,10 +59,7 @@ class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value = getattr(self, name)
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if type(value) is not int or value < least:
-                raise Invalid(f"{name} must be a whole number, {least} or more; got {shown(value)}", field=name)
+            check_whole(getattr(self, name), name, least=0 if name in _MAY_BE_ZERO else 1)
         for name, most in _AT_MOST.items():
             if getattr(self, name) > most:
                 raise Invalid(f"{name} must be at most {most}; got {getattr(self, name)}", field=name)

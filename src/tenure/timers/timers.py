@@ -9,10 +9,11 @@ from typing import Any
 from redis.asyncio import Redis, RedisCluster
 
 from tenure.core.names import check_node, check_topic_name
+from tenure.core.values import check_within
 from tenure.errors import Conflict, Invalid, Overloaded
 from tenure.timers import replies
 from tenure.timers.calling import Repeat, Scripts
-from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, in_range, spread, timer_id_of
+from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, spread, timer_id_of
 from tenure.timers.model import (
     At,
     Cancelled,
@@ -129,7 +130,7 @@ class Timers:
         answer (Indeterminate): what it held comes back when the lease runs out.
         """
         check_topic_name(topic)
-        count = in_range("max_count", max_count, 1, self.settings.batch_max)
+        count = check_within(max_count, "max_count", least=1, most=self.settings.batch_max)
         lease_ms, deliveries = self._lease_ms(lease_ttl_ms), self._deliveries(max_deliveries)
         token, holder = os.urandom(16), check_node(node) if node else ""
         args = (count, self.settings.batch_bytes_max, lease_ms, token, holder, deliveries)
@@ -170,7 +171,7 @@ class Timers:
         reasons = spread(reason, str, len(timers), "reason")
         delays = spread(delay_ms, int, len(timers), "delay_ms")
         more = [
-            (in_range("delay_ms", ms, 0, self.settings.delay_ms_max), cut_reason(why, self.settings))
+            (check_within(ms, "delay_ms", least=0, most=self.settings.delay_ms_max), cut_reason(why, self.settings))
             for ms, why in zip(delays, reasons, strict=True)
         ]
         first = (self._deliveries(max_deliveries), b"1" if unused else b"0")
@@ -213,8 +214,8 @@ class Timers:
         check_topic_name(topic)
         if state not in ("waiting", "in_flight", "dead"):
             raise Invalid('state must be "waiting", "in_flight" or "dead"')
-        count = in_range("limit", limit, 1, self.settings.batch_max)
-        args = (state, in_range("offset", offset, 0, 2**53), count, self.settings.batch_bytes_max)
+        count = check_within(limit, "limit", least=1, most=self.settings.batch_max)
+        args = (state, check_within(offset, "offset", least=0, most=2**53), count, self.settings.batch_bytes_max)
         answer = await self._scripts.call("peek", topic, args, repeat=Repeat.READ)
         return replies.infos(answer.reply, topic, state)
 
@@ -253,17 +254,17 @@ class Timers:
         most = self.settings.batch_max
         if versions is not None and len(versions) > most:
             raise Invalid(f"at most {most} versions at a time; got {len(versions)}")
-        return (in_range("max_count", max_count, 1, most), *(versions or ()))
+        return (check_within(max_count, "max_count", least=1, most=most), *(versions or ()))
 
     def _lease_ms(self, lease_ttl_ms: int | None) -> int:
         if lease_ttl_ms is None:
             return self.settings.lease_ttl_ms
-        return in_range("lease_ttl_ms", lease_ttl_ms, 1, self.settings.lease_ttl_ms_max)
+        return check_within(lease_ttl_ms, "lease_ttl_ms", least=1, most=self.settings.lease_ttl_ms_max)
 
     def _deliveries(self, max_deliveries: int | None) -> int:
         if max_deliveries is None:
             return self.settings.max_deliveries
-        return in_range("max_deliveries", max_deliveries, 1, 2**31)
+        return check_within(max_deliveries, "max_deliveries", least=1, most=2**31)
 
     def _chunks(self, timers: Sequence[Timer | Held]) -> Iterable[Sequence[Timer | Held]]:
         return chunks(timers, [0] * len(timers), self.settings)

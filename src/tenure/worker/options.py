@@ -10,6 +10,7 @@ import msgspec
 from tenure.client.config import DELIVERIES_MAX, ConfigFields
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.names import check_topic_name, shown
+from tenure.core.values import check_within
 from tenure.errors import Invalid
 from tenure.worker.backoff import BackoffRule, Exponential
 from tenure.worker.durations import Duration, Rate, ms_of, rate_of
@@ -86,8 +87,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"unknown task option: {', '.join(sorted(unknown))}", field=min(unknown))
         queue = check_topic_name(queue)
         run = _run(knobs.get("run", "auto"), is_async=is_async)
-        retries = _whole(knobs.get("retries", 3), "retries", 0, RETRIES_MAX)
-        concurrency = _whole(knobs.get("concurrency", _default_concurrency(run)), "concurrency", 1, HELD_MAX)
+        retries = check_within(knobs.get("retries", 3), "retries", least=0, most=RETRIES_MAX)
+        concurrency = check_within(
+            knobs.get("concurrency", _default_concurrency(run)), "concurrency", least=1, most=HELD_MAX
+        )
         spare = HELD_MAX - concurrency
         time_limit = knobs.get("time_limit")
         return cls(
@@ -96,11 +99,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             backoff=_backoff(knobs.get("backoff", Exponential())),
             lease_ms=ms_of(knobs.get("lease", 30_000), field="lease", min_ms=LEASE_MS_MIN, max_ms=LEASE_MS_MAX),
             concurrency=concurrency,
-            prefetch=_whole(knobs.get("prefetch", min(concurrency, spare)), "prefetch", 0, spare),
+            prefetch=check_within(knobs.get("prefetch", min(concurrency, spare)), "prefetch", least=0, most=spare),
             rate=rate_of(knobs["rate"]) if "rate" in knobs else None,
             time_limit_ms=None if time_limit is None else ms_of(time_limit, field="time_limit", min_ms=1),
             policy=_policy(knobs.get("policy", AckPolicy.NACK_ON_ERROR)),
-            weight=_whole(knobs.get("weight", 1), "weight", 1, WEIGHT_MAX),
+            weight=check_within(knobs.get("weight", 1), "weight", least=1, most=WEIGHT_MAX),
             run=run,
             max_deliveries=_deliveries(knobs.get("max_deliveries"), retries),
             dead_letter=_dead_letter(knobs.get("dead_letter", _UNSET), queue),
@@ -138,12 +141,6 @@ def _default_concurrency(run: str) -> int:
     return _LOOP_CONCURRENCY if run == "loop" else _THREAD_CONCURRENCY
 
 
-def _whole(value: object, field: str, at_least: int, at_most: int) -> int:
-    if type(value) is int and at_least <= value <= at_most:
-        return value
-    raise Invalid(f"{field} must be a whole number from {at_least} to {at_most}; got {shown(value)}", field=field)
-
-
 def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
     for option in options:
         if value == option:
@@ -167,7 +164,7 @@ def _deliveries(value: int | None, retries: int) -> int:
     """Two deliveries above the retries: a crash or two must not use up what failures were promised."""
     if value is None:
         return max(DELIVERIES_MAX, retries + 2)
-    return _whole(value, "max_deliveries", 0, RETRIES_MAX)
+    return check_within(value, "max_deliveries", least=0, most=RETRIES_MAX)
 
 
 def _dead_letter(value: object, queue: str) -> str | None:
