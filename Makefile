@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Two test processes: enough to fill a small machine while half the suite waits for disks and children.
 JOBS ?= 2
 # The extras whose rooms exist. A new room adds its own here, then `make lock`.
-EXTRAS := dev metrics otel reload buffer delta redis faststream
+EXTRAS := dev metrics otel reload buffer delta redis faststream spark connect iceberg postgres
 COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 

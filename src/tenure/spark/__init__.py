@@ -1,0 +1,1 @@
+"""The data pipeline: from buffer and topics to tables and reports, as Spark jobs."""

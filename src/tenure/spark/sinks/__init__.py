@@ -1,0 +1,1 @@
+"""Tables that a range goes to exactly once."""
