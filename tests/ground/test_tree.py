@@ -88,7 +88,8 @@ def test_one_install_goes_all_the_way_from_server_to_worker():
 
 def test_the_extras_are_the_documented_ones():
     assert set(PROJECT["optional-dependencies"]) == {
-        *("metrics", "otel", "reload", "buffer", "delta", "redis", "faststream", "spark", "dev"),
+        *("metrics", "otel", "reload", "buffer", "delta", "redis", "faststream"),
+        *("spark", "connect", "iceberg", "postgres", "dev"),
     }
 
 
