@@ -109,6 +109,12 @@ class Consumer:
     def next_descriptors(self, count: int, *, wait_ms: int = 0) -> list[Descriptor]:
         return background().run(self._inner.next_descriptors(count, wait_ms=wait_ms))
 
+    def descriptors(self, low: int, high: int) -> list[Descriptor]:
+        return background().run(self._inner.descriptors(low, high))
+
+    def end_seq(self) -> int:
+        return background().run(self._inner.end_seq())
+
     def batches(self) -> Iterator[Batch]:
         while True:
             batch = self.next_batch(wait_ms=1_000)

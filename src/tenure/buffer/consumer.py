@@ -157,6 +157,35 @@ class Consumer:
 
         return await self._wait_for(look, wait_ms) or []
 
+    async def descriptors(self, low: int, high: int) -> list[Descriptor]:
+        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes.
+
+        They count as handed out, also where they were before: for whoever cuts the queue into ranges, and may have to
+        read one again. Raises Invalid for more than ``descriptors_max`` and (``range_gone``) where ``low`` is not kept
+        any more, LeaseLost if fenced.
+        """
+        if not 0 <= low < high <= low + self._settings.descriptors_max:
+            raise Invalid(
+                f"[{low}, {high}) is not a range of 1 to descriptors_max ({self._settings.descriptors_max:,})"
+            )
+        async with self._reading:
+            self._check_open()
+            self._fence(await self._journal.sync())
+            if low < (first := self._journal.state.first_seq):
+                raise Invalid(
+                    f"batch {low} is not kept any more: the oldest is {first}", code="range_gone", low=low, first=first
+                )
+            found = await self._catalog.descriptors(low, high - low)
+            if found:
+                self._handed = max(self._handed, found[-1].seq + 1)
+            return found
+
+    async def end_seq(self) -> int:
+        """The newest batch's sequence, -1 before the first one. Raises LeaseLost if fenced."""
+        self._check_open()
+        self._fence(await self._journal.sync())
+        return self._journal.state.next_seq - 1
+
     async def batches(self) -> AsyncIterator[Batch]:
         """Batch after batch, for as long as the consumer is not closed."""
         while not self._closed:

@@ -58,7 +58,7 @@ async def find_buffer(patient: Patient, settings: BufferSettings) -> Marker | No
             continue
         if await patient.exists(MARKER) or await patient.exists(delta_key(0)):  # created while we looked
             return await find_buffer(patient, settings)
-        if info.key.startswith(("data/", "manifest/", "quarantine/")):
+        if info.key.startswith(("data/", "manifest/", "quarantine/", "plan/")):
             raise Corrupt(
                 f"the manifest of this buffer is gone, but {info.key} is there: "
                 "restore it, or use another prefix; sequences would be given twice",

@@ -12,12 +12,12 @@ from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
-from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, RUN
+from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, PLAN, RUN
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
 from tenure.errors import Corrupt
 
-__all__ = ["BufferStat", "Finding", "GroupStat", "dump", "entries", "stat", "verify"]
+__all__ = ["BufferStat", "Finding", "GroupStat", "buffer_id", "dump", "entries", "stat", "verify"]
 
 
 class GroupStat(msgspec.Struct, frozen=True):
@@ -108,6 +108,11 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
         runs=len(state.runs),
         groups=groups,
     )
+
+
+async def buffer_id(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> str:
+    """The buffer's id, for a request or two: what a table that knows its own sequence is asked with."""
+    return (await Journal(store, settings=settings).marker()).buffer
 
 
 async def dump(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _unreferenced(key: str, void: str) -> Finding:
 
 
 def _ours(key: str) -> bool:
-    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED))
+    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN))
 
 
 def _born_ms(buffer_id: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tenure.buffer.fold import fold
 from tenure.buffer.genesis import create_buffer, find_buffer, probe
-from tenure.buffer.manifest import FORMAT, Delta, Op, State, checksum_of, decode, encode
+from tenure.buffer.manifest import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.naming import CHECKPOINT, delta_key, freed_key, fresh_id
 from tenure.buffer.patience import Patient
@@ -59,15 +59,7 @@ class Journal:
         """
         if writing:
             await probe(self.patient)
-        marker = await find_buffer(self.patient, self.settings)
-        if marker is None:
-            if not create:
-                raise NotFound(
-                    "there is no buffer here: start a producer first, or pass create=True",
-                    code="no_buffer",
-                    url=self.store.url,
-                )
-            marker = await create_buffer(self.patient, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
+        marker = await self.marker(create=create)
         self.state = await self._load()
         if self.state.buffer != marker.buffer:
             raise Corrupt(
@@ -76,6 +68,19 @@ class Journal:
             )
         self._anchor = self.state.number
         return self.state
+
+    async def marker(self, *, create: bool = False) -> Marker:
+        """Whose prefix this is, without reading the manifest; raises NotFound (``no_buffer``), Corrupt, Conflict."""
+        marker = await find_buffer(self.patient, self.settings)
+        if marker is not None:
+            return marker
+        if create:
+            return await create_buffer(self.patient, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
+        raise NotFound(
+            "there is no buffer here: start a producer first, or pass create=True",
+            code="no_buffer",
+            url=self.store.url,
+        )
 
     async def sync(self) -> State:
         """Fold what was committed since the last look."""

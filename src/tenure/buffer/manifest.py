@@ -17,6 +17,7 @@ __all__ = [
     "FORMAT",
     "Append",
     "Checkpointed",
+    "Cut",
     "Delta",
     "Drop",
     "Entry",
@@ -196,6 +197,15 @@ class Marker(msgspec.Struct, frozen=True):
     buffer: str
 
 
+class Cut(msgspec.Struct, frozen=True):
+    """``plan/<group>/<low>.json``: who plans from ``low`` ends at ``high``, whatever their limits are."""
+
+    format: int
+    buffer: str
+    low: int
+    high: int
+
+
 class State(msgspec.Struct):
     """The folded manifest; what a checkpoint holds. ``fold`` makes new ones and never changes an old one."""
 
@@ -235,7 +245,7 @@ class _Versioned(msgspec.Struct):
 _encoder = msgspec.json.Encoder()
 _versioned = msgspec.json.Decoder(_Versioned)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Delta, RunBody, Marker, State)
+    kind: msgspec.json.Decoder(kind) for kind in (Delta, RunBody, Marker, State, Cut)
 }
 
 
@@ -244,7 +254,7 @@ def checksum_of(data: bytes | memoryview) -> str:
     return f"{crc32c(data):08x}"
 
 
-def encode(value: Delta | RunBody | Marker | State) -> bytes:
+def encode(value: Delta | RunBody | Marker | State | Cut) -> bytes:
     """The object's bytes."""
     body = _encoder.encode(value)
     return body + b'\n"%s"\n' % checksum_of(body).encode()

@@ -11,6 +11,7 @@ __all__ = [
     "DELTA",
     "FREED",
     "MARKER",
+    "PLAN",
     "RUN",
     "RisingNames",
     "batch_key",
@@ -18,6 +19,7 @@ __all__ = [
     "delta_key",
     "freed_key",
     "fresh_id",
+    "plan_key",
     "quarantine_key",
     "run_key",
     "successor",
@@ -29,6 +31,7 @@ DELTA = re.compile(r"manifest/(\d{20})\.json")
 CHECKPOINT = re.compile(r"manifest/checkpoint-(\d{20})\.json")
 RUN = re.compile(r"manifest/run-(\d{20})-([0-9a-f]{8})\.json")
 FREED = re.compile(r"manifest/freed-(\d{20})\.json")
+PLAN = re.compile(r"plan/([^/]+)/(\d{20})\.json")
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80
 
@@ -92,3 +95,7 @@ def freed_key(block: int) -> str:
 
 def quarantine_key(seq: int, group: str) -> str:
     return f"quarantine/{seq:020}-{group}.json"
+
+
+def plan_key(group: str, low: int) -> str:
+    return f"plan/{group}/{low:020}.json"
