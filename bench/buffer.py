@@ -129,6 +129,10 @@ class Slow:
         async for info in self._inner.list(prefix, start_after):
             yield info
 
+    async def copy(self, source: str, target: str) -> None:
+        await asyncio.sleep(LATENCY_S)
+        await self._inner.copy(source, target)
+
     async def delete(self, keys: Sequence[str]) -> None:
         await asyncio.sleep(LATENCY_S)
         await self._inner.delete(keys)

@@ -88,6 +88,20 @@ async def test_a_listing_is_in_order_and_starts_behind_a_key(store: ObjectStore)
     assert [info.key async for info in store.list("")] == ["m/1", "m/checkpoint-1", "m/run-1", "m/run-2", "n/1", "z"]
 
 
+async def test_a_copy_stands_beside_its_source_and_replaces_what_was_there(store: ObjectStore):
+    await store.put_new("staged/day=2026-11-15/a b%3A", b"rows")
+    for _ in range(2):
+        await store.copy("staged/day=2026-11-15/a b%3A", "table/day=2026-11-15/c b%3A")
+    await store.put_new("other", b"other")
+    await store.copy("other", "table/day=2026-11-15/c b%3A")
+    await store.delete(["other"])
+    assert await store.get("table/day=2026-11-15/c b%3A", limit_bytes=100) == b"other"
+    assert await store.get("staged/day=2026-11-15/a b%3A", limit_bytes=100) == b"rows"
+    assert [info.key async for info in store.list("table/")] == ["table/day=2026-11-15/c b%3A"]
+    with pytest.raises(ObjectMissing):
+        await store.copy("other", "elsewhere")
+
+
 async def test_many_objects_are_deleted_and_listed_page_by_page(store: ObjectStore):
     keys = [f"d/{number:04}" for number in range(1_100)]
     for first in range(0, 1_100, 50):

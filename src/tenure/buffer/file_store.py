@@ -70,6 +70,10 @@ class FileStore:
             for info in await self._run(lambda page=keys[first : first + _PAGE]: list(self._infos(page))):  # type: ignore[misc]
                 yield info
 
+    async def copy(self, source: str, target: str) -> None:
+        """A second name for the same file; whoever wrote it may not have synced it."""
+        await self._run(lambda: self._copy(source, target))
+
     async def delete(self, keys: Sequence[str]) -> None:
         def remove() -> None:
             for key in keys:
@@ -139,6 +143,18 @@ class FileStore:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise PermissionError(f"{error.filename} is gone, or cannot be made") from error
 
+    def _copy(self, source: str, target: str) -> None:
+        origin, path = self._path(source), self._path(target)
+        _sync_content(origin)
+        hidden = self._hidden()
+        try:
+            os.link(origin, hidden)
+            self._folder(path.parent)
+            os.replace(hidden, path)
+            self._sync(path.parent)
+        finally:
+            hidden.unlink(missing_ok=True)  # two names of one file are not replaced
+
     def _folder(self, folder: Path) -> None:
         """Make a directory and every one above it durable, once."""
         if folder in self._known:
@@ -200,6 +216,15 @@ class FileStore:
             with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
                 status = (self._root / key).stat()
                 yield ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _sync_content(path: Path) -> None:
+    """Make durable what somebody else wrote."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _fill(path: Path, data: Bytes) -> None:

@@ -117,6 +117,11 @@ class Metered:
         if listed == 0:
             self._count("list")
 
+    async def copy(self, source: str, target: str) -> None:
+        self._count("copy")
+        await self.inner.copy(source, target)
+        self.metrics.objects_created += 1
+
     async def delete(self, keys: Sequence[str]) -> None:
         if keys:
             self._count("delete", (len(keys) + 999) // 1_000)

@@ -72,6 +72,9 @@ class Patient:
                 self.store.metrics.retries += 1
                 await self.pause(attempt, self._settings.backoff_ms_max)
 
+    async def copy(self, source: str, target: str) -> None:
+        await self.repeat(lambda: self.store.copy(source, target))
+
     async def delete(self, keys: Sequence[str]) -> None:
         await self.repeat(lambda: self.store.delete(keys))
 

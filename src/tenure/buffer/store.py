@@ -97,6 +97,12 @@ class ObjectStore(Protocol):
         """The objects whose key starts with ``prefix``, ascending by key, from the first above ``start_after``."""
         ...
 
+    async def copy(self, source: str, target: str) -> None:
+        """Let the object stand whole and durably at another key, too, over whatever is there; its bytes stay where
+        they are. Also an object that was not written through this store. It may be repeated.
+        """
+        ...
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete the objects; one that is not there is no error."""
         ...

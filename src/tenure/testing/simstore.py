@@ -136,6 +136,12 @@ class SimStore:
                 data, modified_ms = self.objects[key]
                 yield ObjectInfo(key, len(data), modified_ms)
 
+    async def copy(self, source: str, target: str) -> None:
+        def act() -> None:
+            self.objects[target] = (self._find(source)[0], self.clock_ms)
+
+        await self._call("copy", source, 0, act)
+
     async def delete(self, keys: Sequence[str]) -> None:
         def act() -> None:
             for key in keys:
