@@ -1,0 +1,72 @@
+"""What a task of the streaming source does: fetch its share of the batches, one ahead, and hand them on as Arrow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.buffer.batch import Batch, Descriptor
+from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.loop import background
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.naming import quarantine_key
+from tenure.buffer.patience import Patient
+from tenure.buffer.quarantine import Quarantined
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import open_store
+from tenure.clock import SystemClock
+from tenure.errors import Corrupt
+from tenure.spark.columns import to_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["record_batches"]
+
+log = logging.getLogger(__name__)
+
+
+def record_batches(
+    url: str, descriptors: Sequence[Descriptor], *, group: str, skip_lost: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these batches, in order; the next one is fetched while Spark takes the rows of the one before.
+
+    Raises Corrupt for a batch that is gone or damaged. With ``skip_lost`` such a batch is left out, on the record: as
+    ``quarantine/<seq>-<group>.json`` beside the manifest, and in the log.
+    """
+    handle = FetchHandle(url)
+    with ThreadPoolExecutor(1, thread_name_prefix="tenure-ahead") as ahead:
+        fetching: Future[Batch] | None = None
+        for number, descriptor in enumerate(descriptors):
+            fetching = fetching or ahead.submit(handle.fetch_blocking, descriptor)
+            following = descriptors[number + 1 : number + 2]
+            batch = _fetched(fetching, descriptor, url=url, group=group, skip_lost=skip_lost)
+            fetching = ahead.submit(handle.fetch_blocking, following[0]) if following else None
+            if batch is not None:
+                yield from to_arrow(batch)
+
+
+def _fetched(fetching: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
+    try:
+        return fetching.result()
+    except Corrupt as error:
+        if not skip_lost:
+            raise Corrupt(
+                f"{error.message}. To go on without such batches, on the record, use failOnDataLoss=false",
+                code=error.code,
+                **error.detail,
+            ) from None
+        _record_loss(url, descriptor, group=group, reason=error.message)
+        log.warning("batch %d of group %s is skipped: %s", descriptor.seq, group, error.message)
+        return None
+
+
+def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
+    """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
+    record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
+    patient = Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())
+    background().run(patient.create_own(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))

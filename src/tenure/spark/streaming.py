@@ -1,0 +1,80 @@
+"""Streaming into an exactly-once table: each micro-batch is one commit, named by the range of the buffer it read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tenure.buffer.sinks import Commit
+from tenure.errors import Invalid
+from tenure.spark.offsets import checkpoint_store_url, offsets_of
+from tenure.spark.sinks.protocol import SparkSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["FAST_CHECKPOINTS", "register", "write_stream"]
+
+FAST_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Configuration for checkpoints on a local disk; the class stands under this name since Spark 4.1."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.readStream.format("tenure-buffer")`` known to the session.
+
+    Raises Invalid (``spark_too_old``) below Spark 4.2, whose Python sources can neither be limited nor drained.
+    """
+    major, minor = (int(part) for part in spark.version.split(".")[:2])
+    if (major, minor) < (4, 2):
+        raise Invalid(
+            f"streaming from a buffer needs Spark 4.2 or later, and this is {spark.version}: use tenure.spark.ingest, "
+            "which runs on 3.5 and later",
+            code="spark_too_old",
+        )
+    from tenure.spark.source import BufferSource
+
+    spark.dataSource.register(BufferSource)
+
+
+def write_stream(
+    frame: DataFrame,
+    sink: SparkSink,
+    *,
+    checkpoint: str,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start a query that writes a stream of ``tenure-buffer`` to a sink, and return it.
+
+    Each micro-batch is one commit whose identity is the range it read, which Spark has written down before it runs: a
+    micro-batch that is run again after a crash has the same one, and the sink holds it already or takes it. ``trigger``
+    is what ``DataStreamWriter.trigger`` takes, such as ``{"availableNow": True}``; without it micro-batches follow each
+    other. Steps that keep state belong in no ``transform``. Raises Invalid for a checkpoint whose files cannot be read
+    from here.
+    """
+    checkpoint_store_url(checkpoint)
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        range_ = offsets_of(checkpoint, batch_id)
+        if range_ is None:
+            _refuse_rows(rows, batch_id)
+            return
+        commit = Commit(range_.buffer, sink.name, range_.low, range_.high, sink.schema_version)
+        sink.write(rows if transform is None else transform(rows), commit)
+
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def _refuse_rows(rows: DataFrame, batch_id: int) -> None:
+    """Rows of a micro-batch that read nothing come from state, and no range could name them on a replay."""
+    if not rows.isEmpty():
+        raise Invalid(
+            f"micro-batch {batch_id} has rows and read nothing from the buffer: write_stream takes no query with state",
+            code="rows_without_range",
+        )
