@@ -1,0 +1,76 @@
+"""One place under its two names: what the store on the driver calls it, and what Spark does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from tenure.buffer.store import ObjectStore, open_store
+from tenure.errors import Invalid
+
+__all__ = ["Place"]
+
+_SPARK_SCHEMES = {"s3": "s3a", "s3a": "s3a", "gs": "gs"}
+
+
+class Place:
+    """A directory that driver and executors reach: a path, ``file://``, ``s3://``, ``s3a://`` or ``gs://``.
+
+    A local path must be the same directory on every machine of the cluster. Raises Invalid for anything else.
+    """
+
+    def __init__(self, where: str | Path) -> None:
+        text = str(where)
+        parts = urlsplit(text)
+        if not parts.scheme or text.startswith("/"):
+            if not text or "\0" in text:
+                raise Invalid("a table needs a path or a URL")
+            parts = urlsplit("file://" + quote(str(Path(text).expanduser().absolute())))
+        if parts.scheme != "file" and parts.scheme not in _SPARK_SCHEMES:
+            raise Invalid(f"no table can be at {text!r}: use a path, file://, s3://, s3a:// or gs://")
+        store_scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+        self.url = parts._replace(scheme=store_scheme).geturl()
+        self._store_url = self.url
+        self.local: Path | None = None
+        path = quote(unquote(parts.path).rstrip("/"), safe="/=")
+        if parts.scheme == "file":
+            self.local = Path(unquote(parts.path))
+            self.spark_url = f"file://{path}"
+        else:
+            self.spark_url = f"{_SPARK_SCHEMES[parts.scheme]}://{parts.netloc}{path}"
+        self._options = dict(parse_qsl(parts.query))
+        self.store()  # what it refuses is refused here, before anything is asked of it
+
+    def store(self) -> ObjectStore:
+        """The store whose keys are relative to the place. Raises Invalid for a URL it does not know."""
+        return open_store(self._store_url)
+
+    def spark_path(self, key: str) -> str:
+        """The path of a key as Spark is told it: not quoted."""
+        return f"{unquote(self.spark_url)}/{key}"
+
+    def spark_url_of(self, key: str) -> str:
+        """The URL of a key as Spark's logs spell it."""
+        return f"{self.spark_url}/{quote(key, safe='/=')}"
+
+    def key_of(self, spark_url: str) -> str:
+        """The key of a file that a log names. Raises Invalid where it is elsewhere: a table that was moved."""
+        if not spark_url.startswith(self.spark_url + "/"):
+            raise Invalid(
+                f"the table's log names {spark_url}, which is not below {self.spark_url}: Spark's logs hold whole "
+                "paths, so a table is read where it was written",
+                code="table_moved",
+            )
+        return unquote(spark_url[len(self.spark_url) + 1 :])
+
+    def hadoop(self) -> dict[str, str]:
+        """What the URL's options mean to Spark's S3 client."""
+        if not self.spark_url.startswith("s3a:") or not self._options:
+            return {}
+        conf = {"spark.hadoop.fs.s3a.path.style.access": "true"}
+        if endpoint := self._options.get("endpoint"):
+            conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
+            conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(not endpoint.startswith("http://")).lower()
+        if region := self._options.get("region"):
+            conf["spark.hadoop.fs.s3a.endpoint.region"] = region
+        return conf
