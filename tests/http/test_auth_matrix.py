@@ -26,6 +26,7 @@ KEYS = {
     **{f"no-{scope}": f"no-{scope}:{'+'.join(sorted(SCOPES - {scope}))}" for scope in SCOPES},
 }
 OPEN = {"/", "/healthz", "/readyz", "/v0/health", "/v0/ready", "/openapi.json"}
+OPEN |= {"/console/:file", "/console/:folder/:file"}
 # The last word of a path, where it is a verb, or the method: what the contract asks for.
 BY_VERB = {
     "diff": {"read"},
@@ -40,7 +41,7 @@ BY_VERB = {
     "advance": {"admin"},
 }
 BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
-VALUES = {"seq": "1", "wid": "wid_0123456789abcdefghijkl"}
+VALUES = {"seq": "1", "wid": "wid_0123456789abcdefghijkl", "folder": "views", "file": "queue.js"}
 
 
 @pytest.fixture(scope="module")

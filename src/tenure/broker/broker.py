@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tenure.broker import appends, leases, letters, reads, routing, topics
+from tenure.broker import appends, leases, letters, reads, routing, strip, topics
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.home import Home, open_home
@@ -305,6 +305,16 @@ class Broker:
         """Live leases of a queue."""
         self._pump.check_open()
         return self._pump.look(reads.leases(self._engine, topic, limit=limit, cursor=cursor))
+
+    def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
+        """Both ends of a queue, its leases and its counts, at the cost of what is shown."""
+        self._pump.check_open()
+        return self._pump.look(strip.strip(self._engine, topic, head=head, tail=tail, leases=leases))
+
+    def meters(self, topic: str) -> dict[str, Any]:
+        """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
+        self._pump.check_open()
+        return self._pump.look(topics.meters(self._engine, topic))
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
         """A topic's state and config."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from tenure.broker.answer import Gate
+from tenure.broker.meters import METERED, Meters
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.broker.tailing import Pin
@@ -62,6 +63,7 @@ class Engine:
         self.settings = settings
         self.state = State()
         self.metrics = Metrics()
+        self.meters = Meters()
         self.reader = Reader(log, settings.frame_cache_bytes)
         self.gate: Gate | None = None
         self.pin: Pin | None = None
@@ -188,6 +190,8 @@ class Engine:
                 listener(event)
         self._frames += 1
         state = self.state
+        if event.__class__ in METERED:
+            self.meters.observe(state, event)
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if event.__class__ is Appended:

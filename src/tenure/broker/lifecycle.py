@@ -21,7 +21,8 @@ __all__ = ["Lifecycle", "expired", "translate"]
 class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened to jobs of a queue (or to records of a log: produced only). Times are wall ms.
 
-    ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease.
+    ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease. ``deliver_at``
+    is when the first of them can be claimed, where that is not at once.
     """
 
     event: str
@@ -34,6 +35,7 @@ class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline: int | None = None
     reason: str | None = None
     dest: str | None = None
+    deliver_at: int | None = None
 
 
 def translate(state: State, event: Event) -> Lifecycle | None:
@@ -45,7 +47,8 @@ def translate(state: State, event: Event) -> Lifecycle | None:
     ts, offset = event.at + state.wall_offset_ms, state.wall_offset_ms
     match event:
         case Appended():
-            return Lifecycle("produced", topic.name, ts, [event.first_seq, event.count])
+            due = _first_due(event, offset) if event.extra is not None else None
+            return Lifecycle("produced", topic.name, ts, [event.first_seq, event.count], deliver_at=due)
         case Claimed():
             shared = _deliveries(topic.queue, event.runs, plus=1)
             number = lease_id(event.lease)
@@ -53,7 +56,9 @@ def translate(state: State, event: Event) -> Lifecycle | None:
         case Acked():
             return _row("acked", topic, ts, event.runs, node=event.node)
         case Released():
-            return _row("released", topic, ts, event.runs, node=event.node, reason=event.reason or event.cause)
+            row = _row("released", topic, ts, event.runs, node=event.node, reason=event.reason or event.cause)
+            first = min(event.dues) if event.dues else event.due
+            return row if first <= event.at else msgspec.structs.replace(row, deliver_at=first + offset)
         case Extended():
             row = _row("extended", topic, ts, event.runs, node=event.node)
             return msgspec.structs.replace(row, deadline=event.deadline + offset)
@@ -64,6 +69,14 @@ def translate(state: State, event: Event) -> Lifecycle | None:
             return Lifecycle("redriven", topic.name, ts, event.runs, dest=_name(state, event.dest) or topic.name)
         case _:
             return None
+
+
+def _first_due(event: Appended, offset: int) -> int | None:
+    """When the first of the delayed records comes due, in wall time; None where none is delayed."""
+    extra = event.extra
+    if extra is None or not (extra.delays or extra.wall_delays):
+        return None
+    return min([*(due + offset for due in extra.delays[1::2]), *extra.wall_delays[1::2]])
 
 
 def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:

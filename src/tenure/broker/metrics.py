@@ -21,10 +21,25 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, weight: int = 1) -> None:
+        """Count a value, as often as it weighs."""
+        self.counts[bisect_left(self.bounds, value)] += weight
+        self.total += value * weight
+
+    def quantile(self, share: float) -> float | None:
+        """The value below which that share lies, interpolated within its bucket; None where nothing was counted.
+
+        What lies above the last bound is told as that bound: no more is known.
+        """
+        wanted = share * self.count
+        if not wanted:
+            return None
+        below, seen = 0.0, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            if count and seen + count >= wanted:
+                return below + (bound - below) * (wanted - seen) / count
+            below, seen = bound, seen + count
+        return below
 
     @property
     def count(self) -> int:

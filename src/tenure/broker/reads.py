@@ -22,7 +22,7 @@ from tenure.core.topic import Topic
 from tenure.core.values import check_seqs, check_whole
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["delete_records", "diff", "job", "jobs", "leases"]
+__all__ = ["delete_records", "describe", "diff", "due_times", "job", "jobs", "leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
@@ -156,8 +156,8 @@ def jobs(engine: Engine, name: str, *, state: str = "ready", limit: int = 100, c
     limit, after = clamp_limit(limit, engine.settings), after_number(cursor)
     engine.pass_time(topic, engine.now())
     seqs = _in_state(topic, queue, state, after, limit + 1)
-    dues = _dues(queue, set(seqs), engine.state.wall_offset_ms) if state == "delayed" else {}
-    items = [_describe(engine, queue, seq, state, dues.get(seq)) for seq in seqs[:limit]]
+    dues = due_times(queue, set(seqs), engine.state.wall_offset_ms) if state == "delayed" else {}
+    items = [describe(engine, queue, seq, state, dues.get(seq)) for seq in seqs[:limit]]
     return Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None)
 
 
@@ -184,14 +184,15 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def _dues(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
+def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
     """When delayed jobs come back, in wall time; the heaps are looked through once per page."""
     low = (1 << 64) - 1
     dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
     return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
 
 
-def _describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | None = None) -> dict[str, Any]:
+def describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | None = None) -> dict[str, Any]:
+    """A job as listings show it: where it stands, who holds it until when, why it last came back."""
     item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
     lease = queue.in_flight.get(seq)
     if lease is not None:
@@ -215,9 +216,9 @@ def job(engine: Engine, name: str, seq: int) -> tuple[Stored, dict[str, Any]]:
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {shown(seq)} in {name!r}: it was never there, or it is done", seq=seq)
     offset = engine.state.wall_offset_ms
-    state = _state_of(queue, seq)
-    dues = _dues(queue, {seq}, offset) if state == "delayed" else {}
-    about = _describe(engine, queue, seq, state, dues.get(seq))
+    state = state_of(queue, seq)
+    dues = due_times(queue, {seq}, offset) if state == "delayed" else {}
+    about = describe(engine, queue, seq, state, dues.get(seq))
     about["history"] = [
         {
             "lease_id": lease_id(d.lease),
@@ -232,7 +233,8 @@ def job(engine: Engine, name: str, seq: int) -> tuple[Stored, dict[str, Any]]:
     return engine.reader.records(topic, [seq, 1])[0], about
 
 
-def _state_of(queue: Queue, seq: int) -> str:
+def state_of(queue: Queue, seq: int) -> str:
+    """Where a live job stands."""
     if seq in queue.in_flight:
         return "in_flight"
     if seq in queue.parked:

@@ -21,7 +21,7 @@ from tenure.core.topic import Topic
 from tenure.core.values import check_flag
 from tenure.errors import Conflict
 
-__all__ = ["delete_topic", "list_topics", "put_topic", "topic_info"]
+__all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "topic_info"]
 
 _MINUTE_MS = 60_000
 
@@ -68,7 +68,7 @@ def topic_info(engine: Engine, name: str, *, touch: bool = True) -> TopicInfo:
         effective_priority=_priority(topic, wall_ms),
         last_write_ts=topic.last_write_ms,
         last_read_ts=topic.last_read_ms,
-        queue=_queue_info(engine, topic, topic.queue, wall_ms) if topic.queue is not None else None,
+        queue=queue_info(engine, topic, topic.queue, wall_ms) if topic.queue is not None else None,
     )
 
 
@@ -81,7 +81,15 @@ def _priority(topic: Topic, wall_ms: int) -> int:
     return max(0, 100 - (wall_ms - topic.last_read_ms) // _MINUTE_MS)
 
 
-def _queue_info(engine: Engine, topic: Topic, queue: Queue, wall_ms: int) -> dict[str, int]:
+def meters(engine: Engine, name: str) -> dict[str, Any]:
+    """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
+    topic, queue = engine.state.queue(name)
+    engine.pass_time(topic, engine.now())
+    return engine.meters.report(topic, queue, wall_offset_ms=engine.state.wall_offset_ms)
+
+
+def queue_info(engine: Engine, topic: Topic, queue: Queue, wall_ms: int) -> dict[str, int]:
+    """The counts of a queue, and how long its next job has waited."""
     return {
         "ready": ready_count(topic, queue),
         "in_flight": len(queue.in_flight),

@@ -66,6 +66,17 @@ class Hub:
         self._places.setdefault(topic, set()).add(place)
         return place
 
+    def mark(self) -> str:
+        """The id of the newest row: whoever looks at the broker now and follows from behind it misses nothing and
+        hears nothing twice. Call it in the same turn as the look.
+        """
+        self._start()
+        assert self._subscription is not None
+        for row in self._subscription.drain():
+            self._keep(row)
+        self._rest()
+        return self.row_id(self._next - 1).decode()
+
     def number_of(self, last_id: str) -> int:
         """The number of the row of that id, -1 for one of another life. Raises Invalid for an id that is none."""
         life, dash, number = last_id.partition("-")
@@ -87,6 +98,10 @@ class Hub:
         places.discard(place)
         if not places:
             self._places.pop(place.topic, None)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Where nobody reads, keep the rows for a while and then let go."""
         if not self._places and self._pumping is not None and self._stop is None:
             self._stop = asyncio.get_running_loop().call_later(self._linger_s, self._end)
 

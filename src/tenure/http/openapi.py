@@ -32,13 +32,14 @@ _NODE: Final = {"type": "string", "minLength": 1, "maxLength": 128}
 _STATES: Final = {"type": "string", "enum": ["ready", "in_flight", "delayed", "parked"]}
 _PAGE: Final = {"page_size": _WHOLE, "cursor": _TEXT}
 _QUERIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
-    ("GET", "/v0/topics"): {"prefix": _TEXT, **_PAGE},
+    ("GET", "/v0/topics"): {"prefix": _TEXT, "meters": _FLAG, **_PAGE},
     ("GET", "/v0/topics/*"): {"touch": _FLAG},
     ("DELETE", "/v0/topics/*"): {"if_empty": _FLAG},
     ("POST", "/v0/topics/*"): {"return_seqs": _FLAG},
     ("GET", "/v0/topics/*/work"): {"node": _NODE, "max": _WHOLE, "lease_ms": _WHOLE},
     ("DELETE", "/v0/topics/*/work"): {"node": _NODE},
     ("GET", "/v0/topics/*/jobs"): {"state": _STATES, "limit": _WHOLE, "cursor": _TEXT},
+    ("GET", "/v0/topics/*/strip"): {"head": _WHOLE, "tail": _WHOLE, "leases": _WHOLE},
     ("GET", "/v0/topics/*/leases"): {"limit": _WHOLE, "cursor": _TEXT},
     ("GET", "/v0/routers"): {"prefix": _TEXT, "source": _TEXT, "dest": _TEXT, **_PAGE},
     ("POST", "/v0/watch"): {"lenient": _FLAG},
@@ -201,8 +202,9 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
 def _successes(route: Route) -> dict[str, Any]:
     if route.sse:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-    elif route.pattern == "/":
-        content = {"text/html": {"schema": {"type": "string"}}}
+    elif route.pattern == "/" or route.pattern.startswith("/console/"):
+        kinds = ("text/html",) if route.pattern == "/" else ("text/javascript", "text/css", "image/svg+xml")
+        content = {kind: {"schema": {"type": "string"}} for kind in kinds}
     elif route.pattern == "/openapi.json":
         content = {"application/json": {"schema": {"type": "object"}}}
     else:

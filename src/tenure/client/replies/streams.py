@@ -47,6 +47,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
     deadline: int | None = None
     reason: str | None = None
     dest: str | None = None
+    deliver_at: int | None = None
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Every route, by resource. The order matters only where two patterns fit one path, and none do."""
 
-from tenure.http.routes import events, inspect, meta, queues, records, routers, topics, watch, work
+from tenure.http.routes import console, events, inspect, meta, queues, records, routers, topics, watch, work
 
 __all__ = ["ROUTES"]
 
@@ -14,4 +14,5 @@ ROUTES = [
     *inspect.ROUTES,
     *events.ROUTES,
     *watch.ROUTES,
+    *console.ROUTES,
 ]

@@ -1,4 +1,4 @@
-"""Looking at a queue without touching it: jobs by state, one job with its story, live leases."""
+"""Looking at a queue without touching it: jobs by state, one job with its story, live leases, both ends, meters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from tenure.http.context import Context
 from tenure.http.message import Response
 from tenure.http.query import Query
 from tenure.http.queue_render import listed, one_job
+from tenure.http.render import reply
+from tenure.http.streams import streams_of
 
 __all__ = ["ROUTES"]
 
 _PAGE = 100
+_TAIL = 20
+_LEASES = 50
 _DIGITS_MAX = 20
 
 
@@ -50,10 +54,30 @@ def leases(context: Context, call: Call) -> Response:
     return listed(call.request, {"topic": topic, "leases": page.items}, page.next_cursor)
 
 
+def strip(context: Context, call: Call) -> Response:
+    """Both ends of a queue with the id of the newest event it shows, for whoever follows from there."""
+    topic, query = check_topic_name(call.names["topic"]), Query(call.request)
+    fields = context.broker.strip(
+        topic, head=query.whole("head", _PAGE), tail=query.whole("tail", _TAIL), leases=query.whole("leases", _LEASES)
+    )
+    for end in ("head", "tail"):
+        fields[end] = [_dressed(item) for item in fields[end]]
+    fields["event_id"] = streams_of(context).events.mark()
+    return reply(call.request, fields)
+
+
+def meters(context: Context, call: Call) -> Response:
+    """Histograms of one queue: time in queue, processing time, deliveries."""
+    topic = check_topic_name(call.names["topic"])
+    return reply(call.request, {"topic": topic, **context.broker.meters(topic)})
+
+
 _READ = frozenset({"read"})
 
 ROUTES = [
     Route("GET", "/v0/topics/:topic/jobs", jobs, _READ, summary="Jobs in one state"),
     Route("GET", "/v0/topics/:topic/jobs/:seq", job, _READ, summary="One job and its deliveries"),
     Route("GET", "/v0/topics/:topic/leases", leases, _READ, summary="Live leases"),
+    Route("GET", "/v0/topics/:topic/strip", strip, _READ, summary="Both ends of a queue, and where its events go on"),
+    Route("GET", "/v0/topics/:topic/meters", meters, _READ, summary="Histograms of a queue"),
 ]

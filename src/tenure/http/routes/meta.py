@@ -1,4 +1,4 @@
-"""About the server itself: health, readiness, metrics, the contract as a document."""
+"""About the server itself: health, readiness, metrics, what a key may do, the contract as a document."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 from tenure.errors import Closed, NotFound
 from tenure.http.app import Call, Route, error_response
 from tenure.http.context import Context
+from tenure.http.keys import SCOPES
 from tenure.http.message import Response
 from tenure.http.render import encode, reply
 
@@ -48,6 +49,13 @@ def metrics(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
     return context.exposition.answer(context.broker, call)
 
 
+def key(context: Context, call: Call) -> Response:
+    """What the caller's key may do; without keys everybody may do everything."""
+    if call.key is None:
+        return reply(call.request, {"keys": False, "scopes": sorted(SCOPES), "prefixes": None})
+    return reply(call.request, {"keys": True, "scopes": sorted(call.key.scopes), "prefixes": call.key.prefixes})
+
+
 def openapi(context: Context, call: Call) -> Response:
     """The contract as OpenAPI 3.1."""
     if context.openapi is None:
@@ -61,5 +69,6 @@ ROUTES = [
     Route("GET", "/v0/ready", ready, summary="Whether requests are served"),
     Route("GET", "/readyz", ready, summary="Whether requests are served"),
     Route("GET", "/v0/metrics", metrics, frozenset({"read"}), summary="Metrics"),
+    Route("GET", "/v0/key", key, frozenset({"read"}), summary="What this key may do"),
     Route("GET", "/openapi.json", openapi, summary="This document"),
 ]

@@ -60,9 +60,21 @@ def list_topics(context: Context, call: Call) -> Response:
         if cursor is None or len(names) == size:
             break
     fields: dict[str, Any] = {"topics": [topic_fields(broker.topic(name, touch=False)) for name in names]}
+    if query.flag("meters", False):
+        for about in fields["topics"]:
+            if "queue" in about:
+                about["meters"] = _brief(broker.meters(about["topic"]))
     if cursor is not None:
         fields["next_cursor"] = cursor
     return reply(call.request, fields)
+
+
+def _brief(meters: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a queue without the buckets: what a list has room for."""
+    quantiles = {
+        f"{name}_p99": meters[name]["p99"] for name in ("in_queue_ms", "processing_ms") if meters[name]["count"]
+    }
+    return {name: value for name, value in meters.items() if not isinstance(value, dict) or name == "worst"} | quantiles
 
 
 def delete_topic(context: Context, call: Call) -> Later[tuple[bool, list[str]]]:

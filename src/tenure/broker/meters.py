@@ -1,0 +1,151 @@
+"""How long jobs wait, how long work on them takes, how often they are handed out: per queue, since the broker was
+opened.
+
+Kept in memory and never logged: they are about this process's time, and a restart begins anew. They see each event
+before the fold does, while the state still tells who held what since when. An event of a thousand jobs is measured at
+a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tenure.broker.metrics import Histogram
+from tenure.core.events import Acked, Claimed, Event, Released, TopicDeleted
+from tenure.core.piece import find
+from tenure.core.queue import Queue
+from tenure.core.ranges import count
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["METERED", "Meters", "QueueMeters"]
+
+METERED: Final[frozenset[type[Event]]] = frozenset({Claimed, Acked, Released, TopicDeleted})
+"""The events that say something about these numbers."""
+QUEUES_MAX: Final = 10_000
+"""How many queues have numbers of their own, about 1 KiB each; the one that got them first gives them up first."""
+TIME_BOUNDS_MS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
+    *(300_000, 900_000, 3_600_000, 21_600_000, 86_400_000),
+)
+DELIVERY_BOUNDS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 50)
+_SAMPLES: Final = 8
+
+
+class QueueMeters:
+    """The numbers of one queue. ``worst`` is the job handed out most often of late: (seq, deliveries)."""
+
+    __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.claimed = self.acked = self.released = 0
+        self.in_queue_ms = Histogram(TIME_BOUNDS_MS)
+        self.processing_ms = Histogram(TIME_BOUNDS_MS)
+        self.deliveries = Histogram(DELIVERY_BOUNDS)
+        self.worst = (0, 0)
+
+
+class Meters:
+    """The numbers of all queues, by topic id."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, QueueMeters] = {}
+
+    def observe(self, state: State, event: Event) -> None:
+        """Take in an event of `METERED` that is about to be folded."""
+        if isinstance(event, TopicDeleted):
+            self._queues.pop(event.topic, None)
+            return
+        assert isinstance(event, (Claimed, Acked, Released))
+        topic = state.by_id[event.topic]
+        queue, meters = topic.queue, self._of(topic, event.at)
+        assert queue is not None
+        runs = event.runs
+        total = runs[1] if len(runs) == 2 else count(runs)
+        if isinstance(event, Released):
+            meters.released += total
+        elif isinstance(event, Claimed):
+            meters.claimed += total
+            _claimed(meters, topic, queue, event, total)
+        else:
+            meters.acked += total
+            _acked(meters, queue, event, total)
+
+    def _of(self, topic: Topic, now: int) -> QueueMeters:
+        meters = self._queues.get(topic.id)
+        if meters is None:
+            if len(self._queues) >= QUEUES_MAX:
+                del self._queues[next(iter(self._queues))]
+            meters = self._queues[topic.id] = QueueMeters(now)
+        return meters
+
+    def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
+        """The numbers of one queue; totals are of jobs since ``since``, which is None where nothing happened yet."""
+        meters = self._queues.get(topic.id)
+        since = None if meters is None else meters.since + wall_offset_ms
+        meters = meters or QueueMeters(0)
+        if topic.is_dead(meters.worst[0]):
+            meters.worst = (0, 0)
+        seq, deliveries = meters.worst
+        return {
+            "since": since,
+            "claimed": meters.claimed,
+            "acked": meters.acked,
+            "released": meters.released,
+            "expired": queue.expired,
+            "failed_before": len(queue.histories),
+            "worst": {"seq": seq, "deliveries": deliveries} if seq else None,
+            "in_queue_ms": _shown(meters.in_queue_ms),
+            "processing_ms": _shown(meters.processing_ms),
+            "deliveries": _shown(meters.deliveries),
+        }
+
+
+def _claimed(meters: QueueMeters, topic: Topic, queue: Queue, event: Claimed, total: int) -> None:
+    """How long jobs waited for their first delivery, from the append on; and which came back most often."""
+    for seq, weight in _sampled(event.runs, total):
+        before = queue.deliveries.get(seq)
+        if before is not None:
+            if before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+                meters.worst = (seq, before + 1)
+            continue
+        at, index = find(topic.pieces, seq)
+        meters.in_queue_ms.observe(max(event.at - topic.pieces[at].times[max(index, 0)], 0), weight)
+
+
+def _acked(meters: QueueMeters, queue: Queue, event: Acked, total: int) -> None:
+    for seq, weight in _sampled(event.runs, total):
+        lease = queue.in_flight.get(seq)
+        if lease is not None:
+            meters.processing_ms.observe(event.at - lease.since, weight)
+            meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
+
+
+def _sampled(runs: list[int], total: int) -> Iterator[tuple[int, int]]:
+    """A few seqs of these runs, evenly spread, each with how many it stands for."""
+    if total <= _SAMPLES:
+        for i in range(0, len(runs), 2):
+            for seq in range(runs[i], runs[i] + runs[i + 1]):
+                yield seq, 1
+        return
+    wanted = [total * k // _SAMPLES for k in range(_SAMPLES + 1)]
+    passed, k = 0, 0
+    for i in range(0, len(runs), 2):
+        lo, n = runs[i], runs[i + 1]
+        while k < _SAMPLES and wanted[k] < passed + n:
+            yield lo + wanted[k] - passed, wanted[k + 1] - wanted[k]
+            k += 1
+        passed += n
+
+
+def _shown(histogram: Histogram) -> dict[str, Any]:
+    """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for what lies above them."""
+    return {
+        "bounds": list(histogram.bounds),
+        "counts": list(histogram.counts),
+        "count": histogram.count,
+        "sum": histogram.total,
+        **{f"p{round(share * 100)}": histogram.quantile(share) for share in (0.5, 0.9, 0.99)},
+    }

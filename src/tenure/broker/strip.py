@@ -1,0 +1,110 @@
+"""Both ends of a queue as somebody looks at it: the jobs at the head and at the tail in whatever state, who holds
+what, and the counts of all the rest.
+
+The cost follows what is shown, not the length of the queue.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from tenure.broker.engine import Engine
+from tenure.broker.evict import evict_over_ttl
+from tenure.broker.paging import clamp_limit
+from tenure.broker.reads import describe, due_times, state_of
+from tenure.broker.topics import queue_info
+from tenure.core.queue import NEVER, Lease, Queue
+from tenure.core.ranges import each
+from tenure.core.settle import lease_id
+from tenure.core.topic import Topic
+from tenure.core.values import check_whole
+
+__all__ = ["strip"]
+
+_WINDOW = 256
+_SEQS_SHOWN = 16
+"""How many seqs of one lease are named; its other jobs are counted."""
+
+
+def strip(engine: Engine, name: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
+    """A queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
+
+    Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or None.
+    """
+    topic, queue = engine.state.queue(name)
+    head, leases = clamp_limit(head, engine.settings), clamp_limit(leases, engine.settings)
+    tail = min(check_whole(tail, "tail"), engine.settings.page_max)
+    now = engine.now()
+    engine.pass_time(topic, now)
+    evict_over_ttl(engine, topic, now)
+    first = _first(topic, head)
+    last = _last(topic, tail, above=first[-1]) if len(first) == head else []
+    offset = engine.state.wall_offset_ms
+    return {
+        "topic": name,
+        "now": now + offset,
+        "next_at": queue.next_at + offset if queue.next_at != NEVER else None,
+        "head_seq": topic.head_seq,
+        "count": topic.count,
+        "queue": queue_info(engine, topic, queue, now + offset),
+        "head": _described(engine, queue, first),
+        "tail": _described(engine, queue, last),
+        "leases": [_lease(queue, lease, offset) for lease in islice(queue.leases.values(), leases)],
+        "leases_count": len(queue.leases),
+    }
+
+
+def _first(topic: Topic, wanted: int) -> list[int]:
+    """The lowest live seqs. The window grows, so that a long stretch of the dead costs few steps."""
+    found: list[int] = []
+    lo, size = topic.floor, _WINDOW
+    while len(found) < wanted and lo <= topic.head_seq:
+        found += islice(each(topic.live_runs(lo, lo + size)), wanted - len(found))
+        lo, size = lo + size, size * 2
+    return found
+
+
+def _last(topic: Topic, wanted: int, *, above: int) -> list[int]:
+    """The highest live seqs above one, ascending."""
+    found: list[int] = []
+    hi, size = topic.head_seq + 1, _WINDOW
+    while len(found) < wanted and hi > above + 1:
+        lo = max(hi - size, above + 1)
+        found = list(each(topic.live_runs(lo, hi))) + found
+        hi, size = lo, size * 2
+    return found[-wanted:] if wanted else []
+
+
+def _described(engine: Engine, queue: Queue, seqs: list[int]) -> list[dict[str, Any]]:
+    states = {seq: state_of(queue, seq) for seq in seqs}
+    delayed = {seq for seq, state in states.items() if state == "delayed"}
+    dues = due_times(queue, delayed, engine.state.wall_offset_ms) if delayed else {}
+    items = []
+    for seq, state in states.items():
+        item = describe(engine, queue, seq, state, dues.get(seq))
+        lease = queue.in_flight.get(seq)
+        if lease is not None:
+            item["since"] = lease.since + engine.state.wall_offset_ms
+        items.append(item)
+    return items
+
+
+def _lease(queue: Queue, lease: Lease, offset: int) -> dict[str, Any]:
+    """One lease: how many jobs it still holds, and the first of them. Parts that were extended apart count together."""
+    held, seqs, part = 0, list[int](), lease
+    while True:
+        held += part.left
+        still = (seq for seq in each(part.runs) if queue.in_flight.get(seq) is part)
+        seqs += islice(still, _SEQS_SHOWN - len(seqs))
+        if part.sibling is None:
+            break
+        part = part.sibling
+    return {
+        "lease_id": lease_id(lease.number),
+        "node": lease.node,
+        "since": lease.since + offset,
+        "deadline": lease.deadline + offset,
+        "held": held,
+        "seqs": sorted(seqs),
+    }

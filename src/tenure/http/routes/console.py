@@ -1,0 +1,39 @@
+"""The console's page and its files. Open to everybody: they hold no secret, and what they ask for needs a key."""
+
+from __future__ import annotations
+
+from tenure.console.assets import HEADERS, INDEX, load
+from tenure.errors import NotFound
+from tenure.http.app import Call, Route
+from tenure.http.context import Context
+from tenure.http.message import Response
+
+__all__ = ["ROUTES"]
+
+
+def page(context: Context, call: Call) -> Response:
+    """The page itself."""
+    return _send(call, INDEX)
+
+
+def file(context: Context, call: Call) -> Response:
+    """One of its scripts, styles or drawings."""
+    return _send(call, "/".join(name for part in ("folder", "file") if (name := call.names.get(part)) is not None))
+
+
+def _send(call: Call, name: str) -> Response:
+    asset = load().get(name)
+    if asset is None:
+        raise NotFound("there is nothing at this path", code="not_found")
+    headers = [*HEADERS.items(), (b"etag", asset.etag)]
+    known = call.request.headers.get("if-none-match", "")
+    if asset.etag.decode() in (tag.strip().removeprefix("W/") for tag in known.split(",")):
+        return Response(304, headers=headers, content_type=asset.content_type)
+    return Response(200, asset.body, headers=headers, content_type=asset.content_type)
+
+
+ROUTES = [
+    Route("GET", "/", page, summary="The console"),
+    Route("GET", "/console/:file", file, summary="A file of the console"),
+    Route("GET", "/console/:folder/:file", file, summary="A file of the console"),
+]
