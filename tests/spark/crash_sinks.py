@@ -1,0 +1,88 @@
+"""The sinks that the crash suite is run over: how to make each, how to read it, and which of its calls commits.
+
+A new sink is one more `Case`. Its table holds the raw columns that a job writes without a transform.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenure.errors import Invalid
+from tenure.spark.session import spark_version
+from tenure.spark.sinks.protocol import Needs, SparkSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["CASES", "Case", "known"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of table. ``place`` is where one is: a path below the test's directory, or what ``at`` makes of it."""
+
+    name: str
+    make: Callable[[str], SparkSink]
+    read: Callable[[SparkSession, str], DataFrame]
+    commits: str | None
+    """``module:Class.method``: the call that commits what is already written. None where rows and commit are one call
+    into a library: there the suite kills at random moments only."""
+    at: Callable[[Path, str], str] = lambda folder, postgres: str(folder)
+    """The place, from a directory that is empty and the URL of a PostgreSQL that is running."""
+
+    def needs(self) -> Needs | None:
+        """What a session must have; None where this Spark has no connector."""
+        try:
+            return self.make(self.at(Path("/nowhere"), "postgresql://nobody@127.0.0.1/none")).needs(spark_version())
+        except Invalid:
+            return None
+
+
+def file_table(place: str) -> SparkSink:
+    from tenure.spark.sinks.file_table import FileTable
+
+    return FileTable(place)
+
+
+def read_file_table(spark: SparkSession, place: str) -> DataFrame:
+    return spark.read.parquet(place)
+
+
+def postgres(place: str) -> SparkSink:
+    from tenure.spark.sinks.postgres import PostgresSink
+
+    url, _, table = place.rpartition("#")
+    return PostgresSink(url, table)
+
+
+def read_postgres(spark: SparkSession, place: str) -> DataFrame:
+    """By JDBC, past the sink."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    url, _, table = place.rpartition("#")
+    parts = conninfo_to_dict(url)
+    reader = spark.read.format("jdbc").option("driver", "org.postgresql.Driver")
+    reader = reader.option("url", f"jdbc:postgresql://{parts['host']}:{parts['port']}/{parts['dbname']}")
+    return reader.option("user", str(parts["user"])).option("dbtable", f'"{table}"').load()
+
+
+CASES: Sequence[Case] = (
+    Case("files", file_table, read_file_table, "tenure.spark.sinks.file_log:FileLog.append"),
+    Case(
+        "postgres",
+        postgres,
+        read_postgres,
+        "tenure.spark.sinks.postgres:PostgresSink._commit",
+        lambda folder, url: f"{url}#rows_{folder.name.replace('-', '_')}",
+    ),
+)
+
+
+def known() -> list[Case]:
+    """The cases that this Spark has a connector for, or those that ``TENURE_CRASH_SINKS`` names."""
+    named = os.environ.get("TENURE_CRASH_SINKS", "").split()
+    return [case for case in CASES if case.needs() is not None and (not named or case.name in named)]
