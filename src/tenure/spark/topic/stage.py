@@ -1,0 +1,43 @@
+"""What a task of a writer does: its rows into files of the staging directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.spark.topic.chunks import chunked, staged_files
+from tenure.spark.topic.options import WriteOptions
+from tenure.spark.topic.record import StagedFile
+from tenure.spark.topic.rows import record_texts
+from tenure.spark.topic.staging import Staging
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["STAGED_COLUMNS", "loaded", "stage", "stage_arrow"]
+
+STAGED_COLUMNS = "file STRING"
+_decode = msgspec.json.Decoder(StagedFile).decode
+
+
+def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> Iterator[StagedFile]:
+    """Stage a task's rows; what is held at once is one file. Raises Invalid (``bad_payload``, ``record_too_large``)."""
+    staging = Staging(options.staging)
+    texts = (text for batch in batches for text in record_texts(batch, record_bytes_max=options.record_bytes_max))
+    chunks = chunked(texts, rows_max=options.chunk_rows, bytes_max=options.chunk_bytes)
+    return staged_files(chunks, lambda data: staging.put(writer, data), file_bytes=options.file_bytes)
+
+
+def stage_arrow(batches: Iterator[pa.RecordBatch], *, options: WriteOptions, writer: str) -> Iterator[pa.RecordBatch]:
+    """As `stage`, for ``mapInArrow``: a row per file."""
+    import pyarrow as pa
+
+    for file in stage(batches, options, writer):
+        yield pa.RecordBatch.from_pydict({"file": pa.array([msgspec.json.encode(file).decode()], pa.string())})
+
+
+def loaded(text: str) -> StagedFile:
+    """A file as `stage_arrow` told of it."""
+    return _decode(text)
