@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tenure.buffer.batch import Descriptor
-from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost
+from tenure.errors import Conflict, Invalid, LeaseLost
 from tenure.spark.columns import spark_schema
 from tenure.spark.offsets import Offset
 from tenure.spark.plan import Plan, Planned, balanced, fitting
@@ -81,7 +81,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif seq == "latest":
             seq = self._look()
         offset = Offset(seq, seq, plan.buffer_id)
-        self._check(offset)
+        self._check(offset, begin=offset.seq)
         return offset.plain()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -135,7 +135,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = Offset.parse(end)
         if start == end:
             return []
-        self._check(until, acknowledged=until.low)
+        self._check(until, begin=until.low)
         planned = self._planned
         if planned is None or (planned.low, planned.high) != (until.low, until.seq - 1):
             planned = self._between(until.low, until.seq - 1)
@@ -190,7 +190,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _acknowledge(self, offset: Offset) -> None:
         """Move the group's frontier to an offset that Spark has committed."""
         plan = self._plan()
-        self._check(offset)
+        self._check(offset, begin=offset.seq)
         if offset.seq <= plan.next_seq:
             return
         with _hint():
@@ -203,22 +203,17 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with _hint():
                 return self._plan().between(low, high)
         except Invalid as error:
-            if error.code != "range_gone" or "first" not in error.detail:
+            if self._options.fail_on_data_loss or error.code != "range_gone" or "first" not in error.detail:
                 raise
             first = int(error.detail["first"])
-        lost = f"batches {low} to {min(first - 1, high)} of group {self._options.group} are not kept any more"
-        if self._options.fail_on_data_loss:
-            raise Corrupt(
-                f"{lost}: the checkpoint is older than what the buffer keeps, or the group was dropped meanwhile. Go "
-                "on without them with failOnDataLoss=false",
-                code="data_lost",
-                low=low,
-            )
-        log.warning("%s and are skipped", lost)
+        log.warning("batches %d to %d are not kept any more, and are skipped", low, min(first - 1, high))
         return self._between(first, high) if first <= high else None
 
-    def _check(self, offset: Offset, *, acknowledged: int | None = None) -> None:
-        """Refuse a checkpoint that belongs to another buffer, or to another course of this one."""
+    def _check(self, offset: Offset, *, begin: int) -> None:
+        """Refuse a checkpoint that belongs to another buffer, or to another course of this one.
+
+        ``begin`` is where the query goes on to read.
+        """
         plan = self._plan()
         if offset.buffer != plan.buffer_id:
             raise Conflict(
@@ -232,22 +227,14 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "a new checkpoint",
                 code="checkpoint_ahead",
             )
-        seq = offset.seq if acknowledged is None else acknowledged
-        if seq < plan.next_seq and self._is_kept(seq):
+        if begin < plan.next_seq and self._options.fail_on_data_loss:
             raise Conflict(
-                f"the query goes on at batch {seq}, but group {plan.group} has acknowledged everything below "
-                f"{plan.next_seq}: another query or job uses the group. Give each its own group; to go on where the "
-                "group stands, use a new checkpoint",
+                f"the query goes on at batch {begin}, but group {plan.group} stands at {plan.next_seq}, and what is "
+                "behind it may be deleted: another query or job uses the group, or it was dropped. Give each query its "
+                "own group; to go on at the group's place, use a new checkpoint; to go on with what is left, "
+                "failOnDataLoss=false",
                 code="checkpoint_behind",
             )
-
-    def _is_kept(self, seq: int) -> bool:
-        try:
-            with _hint():
-                self._plan().between(seq, seq)
-        except Invalid:
-            return False
-        return True
 
 
 @contextmanager
