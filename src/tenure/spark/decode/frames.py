@@ -1,0 +1,78 @@
+"""Entries of a frame as typed columns; an entry that does not fit never stops a job.
+
+Spark's ``from_json`` is looser than what is wanted here: it ends with the first value of a text and takes whatever
+follows for nothing, and it knows of quotes that JSON does not. So an entry is read as the one element of an array in
+an object: then whatever follows it is an error, or a second element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["MALFORMED", "MALFORMED_CHARS_MAX", "RENAMED", "Format", "decoded"]
+
+Format = Literal["json", "text", "binary"]
+MALFORMED: Final = "_malformed"
+"""The column with the text of an entry that could not be decoded; null beside every other."""
+MALFORMED_CHARS_MAX: Final = 10_000
+"""How much of such a text is kept."""
+RENAMED: Final = {
+    "seq": "_seq",
+    "index": "_index",
+    "ingestion_time": "_ingestion_time",
+    "metadata": "_metadata",
+}
+_WHOLE: Final = "_whole"
+_CORRUPT: Final = "_corrupt"
+_OPTIONS: Final = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    "allowSingleQuotes": "false",
+}
+
+
+def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Format = "json") -> DataFrame:
+    """The raw columns renamed, the entry's fields beside them, and ``_malformed`` last.
+
+    ``json`` needs a schema; ``text`` gives one column ``text``, ``binary`` one column ``entry``. An entry that is not
+    UTF-8, not JSON, not an object, or has a field of another type than the schema says, has null in every field and
+    its text in ``_malformed``. A field that is absent is null, one that the schema does not name is left out.
+    """
+    from pyspark.sql import functions as f
+
+    kept = [f.col(raw).alias(name) for raw, name in RENAMED.items()]
+    if format == "binary":
+        return frame.select(*kept, f.col("entry"), f.lit(None).cast("string").alias(MALFORMED))
+    text = f.col("entry").cast("string")
+    # To bytes and back leaves no byte that is not UTF-8, and is the entry itself where there was none.
+    clean = f.encode(text, "UTF-8")
+    bounded = f.substring(clean.cast("string"), 1, MALFORMED_CHARS_MAX)
+    if format == "text":
+        fits = clean == f.col("entry")
+        return frame.select(*kept, f.when(fits, text).alias("text"), f.when(~fits, bounded).alias(MALFORMED))
+    assert schema is not None, "JSON is decoded by a schema"
+    whole = f.from_json(f.concat(f.lit('{"v":['), text, f.lit("]}")), _wrapped(schema), _OPTIONS)
+    staged = frame.select(*kept, (clean == f.col("entry")).alias("_utf8"), bounded.alias("_text"), whole.alias(_WHOLE))
+    element = f.col(_WHOLE)["v"][0]
+    fits = f.col("_utf8") & _is_one_object()
+    fields = [f.when(fits, element[name]).alias(name) for name in schema.names]
+    return staged.select(*RENAMED.values(), *fields, f.when(~fits, f.col("_text")).alias(MALFORMED))
+
+
+def _wrapped(schema: StructType) -> StructType:
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+    return StructType([StructField("v", ArrayType(schema)), StructField(_CORRUPT, StringType())])
+
+
+def _is_one_object() -> Column:
+    """Whether the text was one object of the schema; never null."""
+    from pyspark.sql import functions as f
+
+    whole = f.col(_WHOLE)
+    sound = whole[_CORRUPT].isNull() & (f.size(whole["v"]) == 1) & whole["v"][0].isNotNull()
+    return f.coalesce(sound, f.lit(False))

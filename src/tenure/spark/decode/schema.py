@@ -1,0 +1,122 @@
+"""The schema file: which fields an entry has, and of what types.
+
+As TOML, nested like the entries::
+
+    [fields]
+    id = "long"
+    amount = "decimal(10,2)"
+    tags = ["string"]
+    counts = "map<string,long>"
+
+    [fields.address]
+    city = "string"
+
+A file that ends in ``.json`` holds Spark's own form, ``df.schema.json()``. No Spark is started to read either.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.spark.decode.words import SPELLED, type_of
+from tenure.spark.located import KeyPath, Located, Problem, read_text, read_toml, refused
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = ["OWN_COLUMNS", "read_schema"]
+
+OWN_COLUMNS: Final = ("_seq", "_index", "_ingestion_time", "_metadata", "_malformed")
+"""Columns that stand beside the fields, so no field may have their names."""
+_CODE: Final = "bad_schema"
+_FIELDS_MAX: Final = 10_000
+_DEPTH_MAX: Final = 32
+
+
+def read_schema(file: Path) -> StructType:
+    """The fields that a schema file names. Raises Invalid (``bad_schema``) with every mistake, its file and line."""
+    schema = _from_json(file) if file.suffix == ".json" else _from_toml(file)
+    taken: dict[str, str] = {}
+    for name in schema.names:
+        if name.lower() in OWN_COLUMNS:
+            raise refused(
+                [Problem(file, None, f"{name} is a column of Tenure's own: name the field otherwise")], code=_CODE
+            )
+        if taken.setdefault(name.lower(), name) != name:
+            message = f"{taken[name.lower()]} and {name} differ in case only, and Spark takes them for the same"
+            raise refused([Problem(file, None, message)], code=_CODE)
+    return schema
+
+
+def _from_json(file: Path) -> StructType:
+    from pyspark.sql.types import StructType
+
+    text = read_text(file, code=_CODE)
+    try:
+        schema = StructType.fromJson(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise refused([Problem(file, error.lineno, f"is not JSON: {error.msg}")], code=_CODE) from None
+    except Exception:  # whatever Spark meets in a document that is none of its own
+        message = "is not a schema as df.schema.json() gives it"
+        raise refused([Problem(file, None, message)], code=_CODE) from None
+    if not schema.fields:
+        raise refused([Problem(file, None, "names no field")], code=_CODE)
+    return schema
+
+
+def _from_toml(file: Path) -> StructType:
+    located = read_toml(file, code=_CODE)
+    problems = [
+        located.problem((name,), f"{name} is unknown here: fields stand under [fields]")
+        for name in located.values
+        if name != "fields"
+    ]
+    fields = located.values.get("fields")
+    if not isinstance(fields, dict) or not fields:
+        raise refused(
+            [*problems, located.problem(("fields",), "names no field: they stand under [fields]")], code=_CODE
+        )
+    if len(located.lines) > _FIELDS_MAX:
+        raise refused([located.problem((), f"more than {_FIELDS_MAX:,} fields")], code=_CODE)
+    schema = _struct(located, ("fields",), fields, problems)
+    if problems:
+        raise refused(problems, code=_CODE)
+    return schema
+
+
+def _struct(located: Located, path: KeyPath, fields: dict[str, Any], problems: list[Problem]) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    found = []
+    for name, value in fields.items():
+        kind = _kind(located, (*path, name), value, problems)
+        if kind is not None:
+            found.append(StructField(name, kind))
+    return StructType(found)
+
+
+def _kind(located: Located, path: KeyPath, value: Any, problems: list[Problem]) -> DataType | None:
+    """The type that a value spells; None behind a problem."""
+    from pyspark.sql.types import ArrayType
+
+    if len(path) > _DEPTH_MAX:
+        problems.append(located.problem(path, f"nested deeper than {_DEPTH_MAX}"))
+    elif isinstance(value, str):
+        try:
+            return type_of(value)
+        except ValueError as error:
+            problems.append(located.problem(path, f"{path[-1]}: {error}"))
+    elif isinstance(value, dict) and value:
+        return _struct(located, path, value, problems)
+    elif isinstance(value, list) and len(value) == 1:
+        element = _kind(located, (*path, 0), value[0], problems)
+        return None if element is None else ArrayType(element)
+    elif isinstance(value, list):
+        problems.append(
+            located.problem(path, f'{path[-1]}: an array names the one type of its elements, as ["string"]')
+        )
+    else:
+        problems.append(located.problem(path, f"{path[-1]} is not a type; there are {SPELLED}"))
+    return None
