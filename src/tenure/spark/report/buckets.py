@@ -1,0 +1,47 @@
+"""How figures are cut into few points: time into at most 120 steps, durations and deliveries into fixed classes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DELIVERIES", "DURATIONS_MS", "POINTS_MAX", "deliveries_label", "step_ms_for"]
+
+POINTS_MAX: Final = 120
+"""No plot over time has more points, however long the time is."""
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_STEPS_MS: Final = (
+    *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
+    *(n * _MINUTE for n in (1, 2, 5, 10, 15, 30)),
+    *(n * _HOUR for n in (1, 2, 3, 6, 12)),
+    *(n * _DAY for n in (1, 2, 7, 30)),
+)
+
+DURATIONS_MS: Final = (0, *(digit * 10**power for power in range(10) for digit in (1, 2, 5)))
+"""Where the classes of a duration begin: 0, 1, 2, 5, 10, … ms, up to 5,000,000 s. The last one has no end."""
+
+DELIVERIES: Final = (0, 1, 2, 3, 4, 5, 6, 11, 21, 51, 101)
+"""Where the classes of a number of deliveries begin."""
+
+
+def step_ms_for(first_ms: int, last_ms: int) -> int:
+    """The smallest round step that cuts the time from first to last into at most POINTS_MAX points.
+
+    Points begin at whole multiples of the step, so that a time may touch one more than it is long.
+    """
+    for step_ms in _STEPS_MS:
+        if last_ms // step_ms - first_ms // step_ms < POINTS_MAX:
+            return step_ms
+    step_ms = _STEPS_MS[-1]
+    while last_ms // step_ms - first_ms // step_ms >= POINTS_MAX:
+        step_ms *= 2
+    return step_ms
+
+
+def deliveries_label(low: int) -> str:
+    """The class that begins at ``low``, in words: ``3``, ``6–10``, ``over 100``."""
+    place = DELIVERIES.index(low)
+    if place == len(DELIVERIES) - 1:
+        return f"over {low - 1}"
+    high = DELIVERIES[place + 1] - 1
+    return str(low) if high == low else f"{low}–{high}"

@@ -1,0 +1,110 @@
+"""The report as a Spark job: read, check, explode once, work out the tables, write them, and make the page.
+
+What is read is parsed once and kept on the executors' disks, and so are the steps; no action brings more than a bounded
+number of rows to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tenure.errors import Invalid, NotFound
+from tenure.spark.report.buckets import step_ms_for
+from tenure.spark.report.collected import collected
+from tenure.spark.report.model import Figures
+from tenure.spark.report.page import page
+from tenure.spark.report.source import BufferEvents, TableEvents
+from tenure.spark.report.steps import steps_of
+from tenure.spark.report.tables import TABLES, Inputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PAGE", "Scope", "check_out", "make_report"]
+
+PAGE: Final = "report.html"
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report is about: some queues, or all; events from ``since_ms`` on and before ``until_ms``."""
+
+    queues: tuple[str, ...] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+def check_out(out: Path) -> None:
+    """Refuse a directory that is something else's. Raises Invalid (``report_out``)."""
+    if out.exists() and not out.is_dir():
+        raise Invalid(f"{out} is a file: name a directory for the report", code="report_out")
+    if out.exists() and any(out.iterdir()) and not (out / PAGE).exists():
+        raise Invalid(f"{out} holds something that is no report: name another directory", code="report_out")
+
+
+def make_report(
+    spark: SparkSession,
+    source: BufferEvents | TableEvents,
+    out: Path,
+    *,
+    scope: Scope | None = None,
+    on_step: Callable[[str], None] | None = None,
+) -> Figures:
+    """Write the tables to ``out/tables`` and the page to ``out/report.html``; returns what the page shows.
+
+    ``out`` must be the same directory for this process and for Spark. Raises Invalid (``report_out``,
+    ``report_columns``), NotFound (``no_events``, ``nothing_to_report``).
+    """
+    from pyspark import StorageLevel
+
+    check_out(out)
+    told = on_step or (lambda _: None)
+    told("reading the events")
+    events = _within(source.rows(spark), scope or Scope()).persist(StorageLevel.DISK_ONLY)
+    first_ms, last_ms, malformed = _span(events)
+    step_ms = step_ms_for(first_ms, last_ms)
+    told("following each job")
+    steps = steps_of(events).persist(StorageLevel.DISK_ONLY)
+    try:
+        inputs = Inputs(events, steps, step_ms=step_ms)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / PAGE).touch()  # so that a report cut off here may be made again
+        for name, table in TABLES.items():
+            told(f"working out {name}")
+            where = (out.absolute() / "tables" / name).as_uri()
+            table(inputs).coalesce(1).write.mode("overwrite").parquet(where)
+            inputs.made[name] = spark.read.parquet(where)
+    finally:
+        steps.unpersist()
+        events.unpersist()
+    figures = collected(out / "tables", source=source.url, step_ms=step_ms, malformed=malformed)
+    (out / PAGE).write_text(page(figures), encoding="utf-8")
+    return figures
+
+
+def _within(events: DataFrame, scope: Scope) -> DataFrame:
+    """The events of the scope, and every gap and every row that cannot be placed."""
+    from pyspark.sql import functions as f
+
+    if scope.queues:
+        events = events.where(~f.col("is_event") | (f.col("topic") == "") | f.col("topic").isin(*scope.queues))
+    if scope.since_ms is not None:
+        events = events.where(~f.col("is_event") | (f.col("ts") >= scope.since_ms))
+    if scope.until_ms is not None:
+        events = events.where(~f.col("is_event") | (f.col("ts") < scope.until_ms))
+    return events
+
+
+def _span(events: DataFrame) -> tuple[int, int, int]:
+    """When the first and the last event happened, and how many rows are none. Raises NotFound where there is none."""
+    from pyspark.sql import functions as f
+
+    placed = f.when(f.expr("is_event AND event <> 'gap'"), f.col("ts"))
+    found = events.agg(f.min(placed), f.max(placed), f.count_if(~f.col("is_event"))).collect()[0]
+    if found[0] is None:
+        others = f"; {found[2]:,} entries are something else" if found[2] else ""
+        raise NotFound(f"there are no lifecycle events of these queues and that time{others}", code="nothing_to_report")
+    return int(found[0]), int(found[1]), int(found[2])

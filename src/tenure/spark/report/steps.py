@@ -1,0 +1,101 @@
+"""Each job's way through its queue, step by step: what came before each event, in which life of the job.
+
+Ranges are exploded here and nowhere else. Everything about a job follows from its rows in the order of the log, so one
+shuffle by job and one sort give it all; both spill to disk, and a job's rows are never gathered in memory.
+
+A **life** begins when a job is produced, or is put back to work in its own queue (``redriven``). Jobs whose life began
+before the first event that is there are in life 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["MEASURES", "measured", "steps_of"]
+
+MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
+"""The durations, as the reference defines them."""
+
+_WHY: Final = """CASE event WHEN 'expired' THEN 'lease ran out'
+    WHEN 'released' THEN coalesce(reason, 'nack') WHEN 'dead_lettered' THEN coalesce(reason, '') END"""
+_MS_SINCE: Final = "CASE WHEN {since} IS NOT NULL THEN greatest(0L, ts - {since}) END"  # a clock may be set back
+
+
+def steps_of(events: DataFrame) -> DataFrame:
+    """One row per event and job: ``log, topic, seq, life, begins, event, ts, node, why, before, before_why,
+    before_ms, life_ms, deliveries, is_last``.
+
+    ``before`` is the job's event right before (extensions are passed over), ``before_ms`` the time since; ``node`` is
+    who holds or held the job, ``why`` how a delivery ended, or the last one that did; ``deliveries`` counts the claims
+    of this life so far; ``is_last`` marks the last row of each life.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    exploded = (
+        events.where("is_event AND event NOT IN ('extended', 'gap')")
+        .withColumn("pair", f.explode("pairs"))
+        .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
+        .withColumn("begins", f.expr("event = 'produced' OR (event = 'redriven' AND dest <=> topic)"))
+        .withColumn("is_claim", f.col("event") == "claimed")
+        .withColumn("why", f.expr(_WHY))
+        .select("log", "topic", "seq", "batch", "n", "event", "ts", "node", "begins", "is_claim", "why")
+    )
+    in_order = Window.partitionBy("log", "topic", "seq").orderBy("batch", "n")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+    def latest(value: Column) -> Column:
+        return f.last(value, ignorenulls=True).over(so_far)
+
+    first_pass = (
+        exploded.withColumn("claims", f.sum(f.col("is_claim").cast("long")).over(so_far))
+        .withColumn("life", f.sum(f.col("begins").cast("long")).over(so_far))
+        .withColumn("life_ts", latest(f.expr("CASE WHEN begins THEN ts END")))
+        .withColumn("reason_so_far", latest(f.expr("CASE WHEN begins THEN '' ELSE why END")))
+        .withColumn("holder", latest(f.expr("CASE WHEN is_claim THEN node END")))
+        .withColumn("before", f.lag("event").over(in_order))
+        .withColumn("before_ts", f.lag("ts").over(in_order))
+        .withColumn("before_why", f.lag("why").over(in_order))
+        .withColumn("next_begins", f.lead("begins").over(in_order))
+    )
+    return first_pass.withColumn("claims_before", latest(f.expr("CASE WHEN begins THEN claims END"))).select(
+        "log",
+        "topic",
+        "seq",
+        "life",
+        "begins",
+        "event",
+        "ts",
+        f.coalesce(f.expr("CASE WHEN before = 'claimed' THEN holder END"), f.col("node")).alias("node"),
+        f.coalesce("why", f.col("reason_so_far"), f.lit("")).alias("why"),
+        "before",
+        "before_why",
+        f.expr(_MS_SINCE.format(since="before_ts")).alias("before_ms"),
+        f.expr(_MS_SINCE.format(since="life_ts")).alias("life_ms"),
+        (f.col("claims") - f.coalesce("claims_before", f.lit(0))).alias("deliveries"),
+        f.coalesce("next_begins", f.lit(True)).alias("is_last"),
+    )
+
+
+def measured(steps: DataFrame) -> DataFrame:
+    """The durations that the steps end: ``topic, measure, ms``. A duration whose beginning was not seen has no row."""
+    from pyspark.sql import functions as f
+
+    of_step = f.expr(
+        """CASE WHEN event = 'claimed' AND before IN ('produced', 'redriven') THEN 'wait'
+            WHEN event = 'claimed' AND before IN ('released', 'expired') THEN 'wait_again'
+            WHEN event = 'acked' AND before = 'claimed' THEN 'processing'
+            WHEN event IN ('released', 'expired', 'dead_lettered') AND before = 'claimed' THEN 'returned' END"""
+    )
+    pairs = f.array(
+        f.struct(of_step.alias("measure"), f.col("before_ms").alias("ms")),
+        f.struct(f.expr("CASE WHEN event = 'acked' THEN 'life' END").alias("measure"), f.col("life_ms").alias("ms")),
+    )
+    return (
+        steps.select("topic", f.explode(pairs).alias("pair"))
+        .select("topic", "pair.measure", "pair.ms")
+        .where("measure IS NOT NULL AND ms IS NOT NULL")
+    )
