@@ -22,7 +22,7 @@ from tenure.buffer.pages import decoded_bytes
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt
 
-__all__ = ["Batch", "Descriptor", "Range", "decode_batch", "encode_batch"]
+__all__ = ["Batch", "Descriptor", "Range", "decode_batch", "encode_batch", "footer_ranges", "gone", "unusable"]
 
 _ABOUT = b"tenure.batch"
 _RANGES = b"tenure.ranges"
@@ -135,46 +135,66 @@ def decode_batch(data: bytes, descriptor: Descriptor, settings: BufferSettings) 
     ``foreign_batch``, ``batch_too_large``. What is decoded is bounded before it is inflated.
     """
     if len(data) != descriptor.bytes:
-        raise _bad(descriptor, "batch_truncated", f"it has {len(data):,} bytes instead of {descriptor.bytes:,}")
+        raise unusable(descriptor, "batch_truncated", f"it has {len(data):,} bytes instead of {descriptor.bytes:,}")
     if checksum_of(data) != descriptor.checksum:
-        raise _bad(descriptor, "batch_damaged", "its checksum does not match")
+        raise unusable(descriptor, "batch_damaged", "its checksum does not match")
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        ranges = _checked(file, data, descriptor, settings)
+        ranges = footer_ranges(file, descriptor)
+        _check_size(decoded_bytes(data, file.metadata, plain_column=0), descriptor, settings)
         table = file.read(columns=["entry", "range"])
     except (pa.ArrowException, OSError) as error:
-        raise _bad(descriptor, "batch_damaged", f"it cannot be read as Parquet: {error}") from None
+        raise unusable(descriptor, "batch_damaged", f"it cannot be read as Parquet: {error}") from None
     return Batch(descriptor, table, ranges)
 
 
-def _checked(file: Any, data: bytes, descriptor: Descriptor, settings: BufferSettings) -> list[Range]:
-    """Everything that can be known before the pages are inflated."""
+def footer_ranges(file: Any, descriptor: Descriptor) -> list[Range]:
+    """The produce calls that a batch's footer tells of, once it has shown that it is this batch's. Raises Corrupt.
+
+    ``file`` is a ``pyarrow.parquet.ParquetFile``; of its bytes only the footer is looked at.
+    """
     metadata = file.metadata
     stored = metadata.metadata or {}
     try:
         about = msgspec.json.decode(stored[_ABOUT], type=_About)
         if about.format > FORMAT:
-            raise _bad(descriptor, "unknown_format", f"it has format {about.format}: upgrade this program")
+            raise unusable(descriptor, "unknown_format", f"it has format {about.format}: upgrade this program")
         ranges = msgspec.json.decode(stored[_RANGES], type=list[Range])
     except (KeyError, msgspec.DecodeError) as error:
-        raise _bad(descriptor, "foreign_batch", f"it is not a batch of Tenure: {error!r}") from None
+        raise unusable(descriptor, "foreign_batch", f"it is not a batch of Tenure: {error!r}") from None
     if (about.buffer, about.producer, about.ordinal) != (descriptor.buffer_id, descriptor.producer, descriptor.ordinal):
-        raise _bad(descriptor, "foreign_batch", f"it is batch {about.ordinal} of {about.producer} in {about.buffer}")
+        raise unusable(
+            descriptor, "foreign_batch", f"it is batch {about.ordinal} of {about.producer} in {about.buffer}"
+        )
     if file.schema_arrow.remove_metadata() != _SCHEMA or metadata.num_rows != descriptor.entries:
-        raise _bad(descriptor, "foreign_batch", f"it holds {metadata.num_rows} rows of {file.schema_arrow.names}")
+        raise unusable(descriptor, "foreign_batch", f"it holds {metadata.num_rows} rows of {file.schema_arrow.names}")
     starts = [range_.start for range_ in ranges]
     if not starts or starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= metadata.num_rows:
-        raise _bad(descriptor, "foreign_batch", "its ranges do not cover its entries")
-    size = decoded_bytes(data, metadata, plain_column=0)
-    if size > settings.decoded_bytes_max or metadata.num_rows * 4 > size:
-        raise _bad(descriptor, "batch_too_large", f"{metadata.num_rows:,} entries in {size:,} bytes once decoded")
+        raise unusable(descriptor, "foreign_batch", "its ranges do not cover its entries")
     return ranges
 
 
-def _bad(descriptor: Descriptor, code: str, why: str) -> Corrupt:
+def _check_size(size: int, descriptor: Descriptor, settings: BufferSettings) -> None:
+    """Refuse, before it is inflated, what would take more than is allowed, or less than its entries need."""
+    if size > settings.decoded_bytes_max or descriptor.entries * 4 > size:
+        raise unusable(descriptor, "batch_too_large", f"{descriptor.entries:,} entries in {size:,} bytes once decoded")
+
+
+def unusable(descriptor: Descriptor, code: str, why: str) -> Corrupt:
+    """What is raised for a batch that is there and cannot be used."""
     return Corrupt(
         f"batch {descriptor.seq} ({descriptor.location}) is unusable: {why}. Restore it, or quarantine it",
         code=code,
+        seq=descriptor.seq,
+        location=descriptor.location,
+    )
+
+
+def gone(descriptor: Descriptor) -> Corrupt:
+    """What is raised for a batch that is not there."""
+    return Corrupt(
+        f"batch {descriptor.seq} ({descriptor.location}) is gone. Restore it, or quarantine it",
+        code="batch_missing",
         seq=descriptor.seq,
         location=descriptor.location,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tenure.buffer.batch import Batch, Descriptor, decode_batch
+from tenure.buffer.batch import Batch, Descriptor, decode_batch, gone
 from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.patience import Patient
@@ -45,12 +45,7 @@ class FetchHandle:
         try:
             data = await patient.get(descriptor.location, settings.batch_bytes_max)
         except ObjectMissing:
-            raise Corrupt(
-                f"batch {descriptor.seq} ({descriptor.location}) is gone. Restore it, or quarantine it",
-                code="batch_missing",
-                seq=descriptor.seq,
-                location=descriptor.location,
-            ) from None
+            raise gone(descriptor) from None
         batch = await asyncio.to_thread(decode_batch, data, descriptor, settings)
         self.metrics.batches_fetched += 1
         self.metrics.entries_fetched += descriptor.entries

@@ -1,0 +1,159 @@
+"""Replaying a range that the buffer still keeps, without a group: nothing is acknowledged, and nobody is fenced.
+
+The commits carry the sink's name, as those of the regular job do. So a table that holds a batch already is not given it
+again, and a new table gets all of it.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from tenure.buffer.batch import Descriptor
+from tenure.buffer.inspect import entries
+from tenure.buffer.lag import Lag
+from tenure.buffer.loop import background
+from tenure.buffer.settings import BufferSettings
+from tenure.errors import Conflict, Invalid
+from tenure.spark.mover import Mover, OnRange, Summary, Transform
+from tenure.spark.plan import Limits, Planned, fitting
+from tenure.spark.reader import RangeReader, ReaderName
+from tenure.spark.reader_settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tenure.spark.sinks.protocol import SparkSink
+
+__all__ = ["Retained", "backfill", "retained"]
+
+
+def backfill(
+    spark: SparkSession,
+    buffer_url: str,
+    sink: SparkSink,
+    first: int | str,
+    last: int | str,
+    *,
+    transform: Transform | None = None,
+    reader: ReaderName = "auto",
+    limits: Limits | None = None,
+    settings: ReaderSettings | None = None,
+    on_range: OnRange | None = None,
+) -> Summary:
+    """Bring the batches ``first`` to ``last``, both included, into the sink, but for those that its table holds.
+
+    Each end is a sequence, or a time as ISO 8601 has it (UTC where it names no zone): from the first batch that has an
+    entry at or after it, to the last that has one at or before. Give a table to one backfill at a time, and not to a
+    job of a group meanwhile. Raises Invalid (``range_gone``) where the buffer does not keep some of them, Conflict
+    (``sink_moved``) where a gap would be left behind what the table holds, and what ``ingest`` raises for batches and
+    sink.
+    """
+    given = settings or ReaderSettings()
+    source = RangeReader(spark, buffer_url, reader=reader, settings=given)
+    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    found = retained(buffer_url, first, last, settings=given.buffer)
+    if found is None:
+        return mover.summary
+    buffer, low, high = found
+    following = _behind(sink.last_committed(spark, buffer), low)
+    mover.summary = msgspec.structs.replace(mover.summary, passed_over=min(following, high + 1) - low)
+    while following <= high:
+        began_s = time.monotonic()
+        planned = _next(buffer_url, following, high, limits=limits or Limits(), settings=given.buffer)
+        mover.write(planned)
+        following = planned.high + 1
+        mover.count(planned, began_s, Lag(high - planned.high, 0))
+    return mover.summary
+
+
+class Retained(NamedTuple):
+    """The batches ``low`` to ``high`` of a buffer, both included, all of them kept."""
+
+    buffer: str
+    low: int
+    high: int
+
+
+def retained(url: str, first: int | str, last: int | str, *, settings: BufferSettings | None = None) -> Retained | None:
+    """The batches from ``first`` to ``last`` as ``backfill`` means them; None where no batch is between two times.
+
+    Raises Invalid for ends that are none, and (``range_gone``) for a sequence that is not kept.
+    """
+    low, high = _end(first), _end(last)
+    match low, high:
+        case (int(), int()) | (datetime(), datetime()) if low > high:  # type: ignore[operator]
+            raise Invalid(f"{first} to {last} is not a range: it ends before it begins")
+    found = background().run(_resolved(url, low, high, settings))
+    for wanted in (low, high):
+        if isinstance(wanted, int) and (found is None or not found.low <= wanted <= found.high):
+            raise _gone(wanted)
+    return found
+
+
+async def _resolved(
+    url: str, low: int | datetime, high: int | datetime, settings: BufferSettings | None
+) -> Retained | None:
+    """What is kept between the two; times are compared with those of each batch's first and last entry."""
+    buffer, lowest, highest = "", None, -1
+    first = low if isinstance(low, int) else None
+    async for each in entries(url, first, high + 1 if isinstance(high, int) else None, settings=settings):
+        buffer = each.buffer_id
+        if lowest is None and (isinstance(low, int) or each.last_ms >= _ms(low)):
+            lowest = each.seq
+        if isinstance(high, int) or each.first_ms <= _ms(high):
+            highest = each.seq
+    return None if lowest is None or highest < lowest else Retained(buffer, lowest, highest)
+
+
+def _next(url: str, low: int, high: int, *, limits: Limits, settings: BufferSettings) -> Planned:
+    """The next range of a replay."""
+    end = min(high + 1, low + limits.batches_max)
+    page = background().run(_listed(url, low, end, settings))
+    if not page or page[0].seq != low:
+        raise _gone(low)
+    return Planned.of(fitting(page, limits))
+
+
+async def _listed(url: str, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
+    return [descriptor async for descriptor in entries(url, low, end, settings=settings)]
+
+
+def _end(given: int | str) -> int | datetime:
+    """A sequence or an instant."""
+    if isinstance(given, int) or given.isdecimal():
+        if (seq := int(given)) < 0:
+            raise Invalid(f"{seq} is no sequence")
+        return seq
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        raise Invalid(f"{given!r} is neither a sequence nor a time like 2026-01-31T08:00:00Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def _behind(last: int | None, low: int) -> int:
+    """The first batch from ``low`` on that a table which ends with ``last`` lacks."""
+    if last is not None and last < low - 1:
+        raise Conflict(
+            f"the table holds batches up to {last}, and a replay from {low} on would leave a gap: begin at {last + 1}, "
+            "or write into a new table",
+            code="sink_moved",
+            last=last,
+        )
+    return low if last is None else last + 1
+
+
+def _gone(seq: int) -> Invalid:
+    return Invalid(
+        f"the buffer does not keep batch {seq}: it was acknowledged and deleted, or it is yet to come",
+        code="range_gone",
+        seq=seq,
+    )

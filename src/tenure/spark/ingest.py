@@ -1,0 +1,117 @@
+"""The batch job: plan the next range, read it, write it with the range as its identity, then acknowledge it.
+
+The table's own sequence is the checkpoint. Whatever dies, and wherever, the next run asks the table how far it is and
+goes on there. Nothing here is newer than Spark 3.5 or needs more than Spark Connect offers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tenure.buffer.inspect import buffer_id
+from tenure.buffer.loop import background
+from tenure.errors import Invalid, LeaseLost
+from tenure.spark.mover import Done, Mover, OnRange, Summary, Transform
+from tenure.spark.plan import Limits, Plan
+from tenure.spark.reader import RangeReader, ReaderName
+from tenure.spark.reader_settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tenure.spark.sinks.protocol import SparkSink
+
+__all__ = ["Done", "Summary", "follow", "ingest"]
+
+log = logging.getLogger("tenure.spark")
+
+
+def ingest(
+    spark: SparkSession,
+    buffer_url: str,
+    sink: SparkSink,
+    *,
+    group: str = "default",
+    transform: Transform | None = None,
+    reader: ReaderName = "auto",
+    limits: Limits | None = None,
+    settings: ReaderSettings | None = None,
+    on_range: OnRange | None = None,
+) -> Summary:
+    """Bring everything that the buffer holds for the group into the sink, range by range, and end.
+
+    ``transform`` gets a frame with the columns ``seq, index, ingestion_time, metadata, entry`` and gives the one that
+    is written. Raises LeaseLost (``fenced``) where a second job took the group over, Corrupt for a batch that is gone
+    or damaged, Conflict (``sink_behind``, ``sink_ahead``, ``sink_moved``) where table and group contradict, and what
+    the sink raises. Whatever it raises, the next run goes on behind what the table holds.
+    """
+    source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
+    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    with _opened(spark, buffer_url, sink, group=group, limits=limits, settings=settings) as plan:
+        _drain(plan, mover, stop=threading.Event())
+    return mover.summary
+
+
+def follow(
+    spark: SparkSession,
+    buffer_url: str,
+    sink: SparkSink,
+    *,
+    stop: threading.Event,
+    poll_ms: int = 1_000,
+    group: str = "default",
+    transform: Transform | None = None,
+    reader: ReaderName = "auto",
+    limits: Limits | None = None,
+    settings: ReaderSettings | None = None,
+    on_range: OnRange | None = None,
+) -> Summary:
+    """As ``ingest``, and again every ``poll_ms`` until ``stop`` is set; the range under way is brought to its end."""
+    if poll_ms < 1:
+        raise Invalid(f"poll_ms must be at least 1, not {poll_ms}")
+    source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
+    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    with _opened(spark, buffer_url, sink, group=group, limits=limits, settings=settings) as plan:
+        while not stop.is_set():
+            _drain(plan, mover, stop=stop)
+            stop.wait(poll_ms / 1000)
+    return mover.summary
+
+
+def _opened(
+    spark: SparkSession,
+    url: str,
+    sink: SparkSink,
+    *,
+    group: str,
+    limits: Limits | None,
+    settings: ReaderSettings | None,
+) -> Plan:
+    """A plan that goes on behind what the table holds."""
+    given = (settings or ReaderSettings()).buffer
+    last = sink.last_committed(spark, background().run(buffer_id(url, settings=given)))
+    return Plan(url, group=group, last_committed=last, limits=limits, settings=given)
+
+
+def _drain(plan: Plan, mover: Mover, *, stop: threading.Event) -> None:
+    """Range after range until there is none, or until told to stop."""
+    try:
+        while not stop.is_set():
+            began_s = time.monotonic()
+            planned = plan.next()
+            if planned is None:
+                return
+            mover.write(planned)
+            plan.ack_through(planned.high)
+            mover.count(planned, began_s, plan.lag)
+            log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)
+    except LeaseLost as error:
+        raise LeaseLost(
+            f"a second job on the same group, {plan.group}, has started, so this one stops: a group has one job at a "
+            f"time. What the table holds stays ({error.message})",
+            code=error.code,
+            **error.detail,
+        ) from error

@@ -1,0 +1,112 @@
+"""Bringing ranges into a sink, one at a time, and counting them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.buffer.lag import Lag
+from tenure.buffer.sinks import Commit
+from tenure.errors import Corrupt, Indeterminate
+from tenure.spark.plan import Planned
+from tenure.spark.reader import RangeReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tenure.spark.sinks.protocol import SparkSink
+
+__all__ = ["Done", "Mover", "OnRange", "Summary", "Transform"]
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a run moved; ``low`` and ``high`` are None where it moved nothing."""
+
+    ranges: int = 0
+    batches: int = 0
+    entries: int = 0
+    bytes: int = 0
+    low: int | None = None
+    high: int | None = None
+    seconds: float = 0.0
+    passed_over: int = 0
+    """Batches that the table held already."""
+
+    def plus(self, planned: Planned, seconds: float) -> Summary:
+        """With one more range, ``seconds`` after the run began."""
+        return msgspec.structs.replace(
+            self,
+            ranges=self.ranges + 1,
+            batches=self.batches + len(planned.descriptors),
+            entries=self.entries + planned.entries,
+            bytes=self.bytes + planned.bytes,
+            low=planned.low if self.low is None else self.low,
+            high=planned.high,
+            seconds=seconds,
+        )
+
+
+class Done(msgspec.Struct, frozen=True):
+    """One range that is in the table: how long it took, the run so far, and how far the group is behind."""
+
+    planned: Planned
+    seconds: float
+    summary: Summary
+    lag: Lag
+
+
+OnRange = Callable[[Done], None]
+
+
+class Mover:
+    """Reads, transforms and writes; ``summary`` says what was moved so far."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: SparkSink,
+        reader: RangeReader,
+        *,
+        transform: Transform | None = None,
+        on_range: OnRange | None = None,
+    ) -> None:
+        self._spark, self._sink, self._reader = spark, sink, reader
+        self._transform = transform
+        self._on_range = on_range
+        self._began_s = time.monotonic()
+        self.summary = Summary()
+
+    def write(self, planned: Planned) -> None:
+        """Read, transform and write a range. Raises Corrupt for a batch that is gone or damaged, and what the sink
+        raises; Indeterminate only if the table, asked once more, does not hold it.
+        """
+        commit = planned.commit(self._sink)
+        try:
+            frame = self._reader.read(planned)
+            self._sink.write(frame if self._transform is None else self._transform(frame), commit)
+        except Corrupt:
+            raise
+        except Indeterminate:
+            if not self._holds(commit):
+                raise
+        except Exception as error:
+            blamed = self._reader.blamed(error, planned)
+            if blamed is None:
+                raise
+            raise blamed from error
+
+    def count(self, planned: Planned, began_s: float, lag: Lag) -> None:
+        """Add a range that is done to the summary, and tell of it."""
+        now_s = time.monotonic()
+        self.summary = self.summary.plus(planned, now_s - self._began_s)
+        if self._on_range is not None:
+            self._on_range(Done(planned, now_s - began_s, self.summary, lag))
+
+    def _holds(self, commit: Commit) -> bool:
+        last = self._sink.last_committed(self._spark, commit.buffer)
+        return last is not None and last >= commit.high

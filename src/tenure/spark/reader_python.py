@@ -1,0 +1,71 @@
+"""Reading a range by Python tasks: for stores that the JVM has no way to, with the store's own checks of each batch.
+
+A task gets a share of the range, consecutive batches of about the same size in sum, fetches the next while Spark takes
+the one before, and hands on Arrow. The store is opened in the task: nothing that is connected is sent to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.buffer.batch import Batch, Descriptor
+from tenure.buffer.fetch import FetchHandle
+from tenure.spark.columns import spark_schema, to_arrow
+from tenure.spark.plan import Planned, balanced
+from tenure.spark.reader_settings import ReaderSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Fetch", "cores_of", "read_with_python"]
+
+
+def read_with_python(
+    spark: SparkSession, url: str, planned: Planned, *, parts: int, settings: ReaderSettings
+) -> DataFrame:
+    """The range's rows; what is wrong with a batch shows when it is computed."""
+    shares = balanced(planned.descriptors, parts)
+    work = Fetch(url, shares, settings=settings)
+
+    def fetched(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return work(ids)
+
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(fetched, spark_schema())
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks this session runs at once, as far as Spark tells: how many it makes where nobody says."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    numbered = spark.range(1_000_000).select(F.spark_partition_id().alias("number"))
+    return int(numbered.agg(F.max("number").alias("last")).collect()[0]["last"]) + 1
+
+
+class Fetch:
+    """What a task does: the ids of shares come in, their rows go out. It is sent as bytes and settings."""
+
+    def __init__(self, url: str, shares: Sequence[Sequence[Descriptor]], *, settings: ReaderSettings) -> None:
+        self._url = url
+        self._shares = [msgspec.msgpack.encode(share) for share in shares]
+        self._settings = settings
+
+    def __call__(self, ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in ids:
+            for number in batch.column(0).to_pylist():
+                yield from self._share(msgspec.msgpack.decode(self._shares[number], type=list[Descriptor]))
+
+    def _share(self, share: list[Descriptor]) -> Iterator[pa.RecordBatch]:
+        settings = self._settings
+        handle = FetchHandle(self._url, settings=settings.buffer)
+        with ThreadPoolExecutor(1, thread_name_prefix="tenure-fetch") as ahead:
+            coming: Future[Batch] = ahead.submit(handle.fetch_blocking, share[0])
+            for following in [*share[1:], None]:
+                batch = coming.result()
+                if following is not None:
+                    coming = ahead.submit(handle.fetch_blocking, following)
+                yield from to_arrow(batch, rows_max=settings.rows_max, bytes_max=settings.rows_bytes_max)

@@ -1,0 +1,38 @@
+"""Every limit of reading a range, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.buffer.settings import BufferSettings
+from tenure.errors import Invalid
+
+__all__ = ["ReaderSettings"]
+
+_MIB = 1 << 20
+
+
+class ReaderSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver and a task may hold while a range is read."""
+
+    calls_bytes_max: int = 64 * _MIB
+    """Bytes of a range's footers, which tell of its produce calls and are sent to every executor; the JVM does not
+    read a range that has more."""
+    footers_max: int = 32
+    """Footers that the driver reads at once."""
+    tail_bytes: int = 64 * 1024
+    """What is read of a batch's end at first; a footer that is longer costs a second request."""
+    parts_per_core: int = 2
+    """Python tasks per core."""
+    rows_max: int = 10_000
+    """Rows that a Python task hands to Spark at once."""
+    rows_bytes_max: int = 16 * _MIB
+    """Their bytes; a row that is larger goes alone."""
+    buffer: BufferSettings = BufferSettings()
+    """The buffer's limits on what is fetched and decoded."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 1:
+                raise Invalid(f"{name} must be at least 1, not {value}")
