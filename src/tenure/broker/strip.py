@@ -14,6 +14,7 @@ from tenure.broker.evict import evict_over_ttl
 from tenure.broker.paging import clamp_limit
 from tenure.broker.reads import describe, due_times, state_of
 from tenure.broker.topics import queue_info
+from tenure.core.config import as_dict
 from tenure.core.queue import NEVER, Lease, Queue
 from tenure.core.ranges import each
 from tenure.core.settle import lease_id
@@ -47,6 +48,7 @@ def strip(engine: Engine, name: str, *, head: int = 100, tail: int = 20, leases:
         "next_at": queue.next_at + offset if queue.next_at != NEVER else None,
         "head_seq": topic.head_seq,
         "count": topic.count,
+        "config": as_dict(topic.config),
         "queue": queue_info(engine, topic, queue, now + offset),
         "head": _described(engine, queue, first),
         "tail": _described(engine, queue, last),

@@ -1,1 +1,254 @@
+// One queue, live: the strip, its dead letters, its workers, what can be done and what was measured.
 
+import { Actors } from "../actors.js";
+import * as deeds from "../deeds.js";
+import { h, mark, say } from "../dom.js";
+import { whole } from "../format.js";
+import { paced } from "../pace.js";
+import { isTyping } from "../shell.js";
+import { QueueStore } from "../store.js";
+import { warnings } from "../warnings.js";
+import { act } from "../widgets/act.js";
+import { counts } from "../widgets/counts.js";
+import { confirmed, openDialog } from "../widgets/dialog.js";
+import { jobPanel } from "../widgets/job.js";
+import { letters } from "../widgets/letters.js";
+import { plots } from "../widgets/plots.js";
+import { strip } from "../widgets/strip.js";
+import { tell, toast } from "../widgets/toast.js";
+import { names, workers } from "../widgets/workers.js";
+import { drawAlarms } from "./queues.js";
+
+const TICK_MS = 250;
+const METERS_MS = 2_000;
+const CALM_ROWS = 60; // rows between two drawings above which nothing is animated
+const AGES_KEPT = 60;
+const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", gone: "this queue is not there", refused: "refused" };
+
+/** Show one queue; returns how to leave. */
+export function show(outlet, [topic]) {
+  const view = new QueueView(topic);
+  outlet.append(view.element);
+  view.start();
+  return () => view.stop();
+}
+
+class QueueView {
+  constructor(topic) {
+    this.topic = topic;
+    this.meters = null;
+    this.ages = [];
+    this.rowsDrawn = 0;
+    this.dead = { name: undefined, count: -1 };
+    this.draw = paced(() => this.drawNow());
+    this.store = new QueueStore(topic, { onChange: this.draw, onRow: (row) => this.heard(row) });
+    this.actors = new Actors(topic, { onChange: this.draw, onEnd: (node, error) => toast(`${node}: ${error.message}`, "bad") });
+    this.build();
+  }
+
+  build() {
+    const open = (seq) => this.openJob(seq);
+    this.status = h("span", { class: "status", role: "status" }, STATUS.connecting);
+    this.alarms = h("ul", { class: "alarms", role: "list" });
+    this.counts = counts();
+    this.strip = strip({ onOpen: open });
+    this.letters = letters(this.topic);
+    const button = (deed, label, run, kind = "") =>
+      h("button", { type: "button", class: kind, ...deeds.guarded(deed, this.topic), on: { click: run } }, label);
+    this.workers = workers({ onAct: (deed, worker) => this.act(deed, worker), onOpen: open, button });
+    this.button = button;
+    this.actForms = act(this.topic, this.actors);
+    this.plots = plots(this.topic, { onMeters: (meters) => (this.meters = meters) });
+    this.job = jobPanel(this.topic, { actions: (job) => this.jobActions(job), onClose: () => this.closeJob(), now: () => this.store.now() });
+    const legend = ["ready", "in_flight", "delayed", "parked"].map((state) => h("span", { class: `key ${state}` }, { ready: "available", in_flight: "in flight" }[state] ?? state));
+    this.element = h(
+      "div",
+      { class: "queue-view" },
+      h("div", { class: "row head" }, h("h1", {}, this.topic), this.status),
+      this.counts.element,
+      this.alarms,
+      h(
+        "div",
+        { class: "stage" },
+        h(
+          "section",
+          { class: "card strip", "aria-label": "The queue" },
+          h("div", { class: "row head" }, h("h2", {}, "Head"), h("span", { class: "legend" }, ...legend), h("span", { class: "spring" }), h("h2", {}, "Tail")),
+          this.strip.element,
+        ),
+        h("section", { class: "card side", "aria-label": "Workers" }, h("h2", {}, "Workers"), this.workers.element),
+        this.letters.element,
+      ),
+      this.job.element,
+      this.actForms.element,
+      this.plots.element,
+    );
+  }
+
+  start() {
+    this.store.start();
+    this.ticker = setInterval(() => this.tick(), TICK_MS);
+    this.metering = setInterval(() => document.hidden || this.measure(), METERS_MS);
+    this.keys = (event) => this.key(event);
+    addEventListener("keydown", this.keys);
+    this.measure();
+  }
+
+  stop() {
+    this.store.stop();
+    this.actors.stop();
+    this.strip.stop();
+    clearInterval(this.ticker);
+    clearInterval(this.metering);
+    removeEventListener("keydown", this.keys);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") return this.closeJob();
+    if (isTyping(event.target) || (event.key !== "p" && event.key !== "c")) return;
+    event.preventDefault();
+    this.actForms.focus(event.key === "p" ? "produce" : "claim");
+  }
+
+  // Drawing
+
+  heard(row) {
+    if (this.job.seq !== null && covers(row.runs, this.job.seq)) this.jobStale = true;
+    if (row.event === "dead_lettered") this.dead.count = -1;
+  }
+
+  drawNow() {
+    const { store } = this;
+    const words = store.status === "refused" ? store.error.message : STATUS[store.status];
+    say(this.status, words);
+    mark(this.status, "data-status", store.status);
+    if (store.state === null) return;
+    const now = store.now();
+    const calm = store.rows - this.rowsDrawn > CALM_ROWS;
+    this.rowsDrawn = store.rows;
+    this.counts.draw(store.state, store.rates, now);
+    this.strip.draw(store.state, { now, calm, rate: store.rates.rate("produced", now) });
+    this.workers.draw(store.state, this.actors, now);
+    this.loadLetters(store.state);
+    if (this.jobStale) {
+      this.jobStale = false;
+      this.job.refresh();
+    }
+  }
+
+  /** The dead letters are read when there is another topic for them, or another number of them. */
+  loadLetters({ config, counts: { dead_lettered: count } }) {
+    const name = config.dead_letter;
+    if (this.dead.name === name && this.dead.count === count) return;
+    this.dead = { name, count };
+    this.letters.load(name);
+  }
+
+  tick() {
+    const { store } = this;
+    if (store.state === null || document.hidden) return;
+    const now = store.now();
+    this.strip.tick(now);
+    this.counts.draw(store.state, store.rates, now);
+    this.workers.draw(store.state, this.actors, now);
+    this.plots.draw(store.rates, now);
+  }
+
+  async measure() {
+    try {
+      await this.plots.load();
+    } catch {
+      return; // the stream tells that the server is away
+    }
+    const { state } = this.store;
+    if (state === null) return;
+    const queue = { ...state.counts, oldest_ready_ms: state.oldestReadyMs };
+    this.ages = [...this.ages, state.oldestReadyMs].slice(-AGES_KEPT);
+    drawAlarms(this.alarms, warnings({ queue, meters: this.meters, config: state.config, ages: this.ages }));
+  }
+
+  // Acting
+
+  openJob(seq) {
+    this.job.open(seq);
+  }
+
+  closeJob() {
+    const { seq } = this.job;
+    this.job.close();
+    if (seq !== null) this.strip.element.querySelector(`[data-seq="${seq}"]`)?.focus();
+  }
+
+  jobActions(job) {
+    const one = { node: job.node, held: 1, what: [{ seqs: [job.$seq], lease_ids: [job.lease_id] }], own: this.actors.isOwn(job.node) };
+    if (job.state === "in_flight")
+      return ["ack", "nack", "extend"].map((deed) => this.button(deed, { ack: "Ack", nack: "Nack", extend: "Extend" }[deed], () => this.act(deed, one)));
+    const erase = this.button("remove", "Delete", () => this.erase(job.$seq), "danger quiet");
+    if (job.state !== "parked") return [erase];
+    const back = async () => tell(() => deeds.redrive(this.topic, [job.$seq]), "Back to work");
+    return [this.button("redrive", "Redrive", back), erase];
+  }
+
+  async erase(seq) {
+    if (!(await confirmed(`Delete job #${seq}?`, "It will be gone for good, and nobody will work on it.", "Delete"))) return;
+    await tell(() => deeds.remove(this.topic, [seq]), `#${seq} is deleted`);
+    this.store.look();
+    this.job.refresh();
+  }
+
+  /** Do something in a worker's place. Where the worker is somebody else's, ask first: it takes work from it. */
+  async act(deed, worker) {
+    if (deed === "crash") return this.crash(worker);
+    if (deed === "finish") return this.actors.finish(worker.node);
+    if (deed === "dismiss") return this.actors.dismiss(worker.node);
+    const what = worker.what ?? worker.leases.map((lease) => ({ lease_id: lease }));
+    if (deed === "nack") return this.nack(worker, what);
+    if (!worker.own && deed === "ack") {
+      const words = `${worker.node} is not a worker of this page. An ack deletes the job, whether or not the work was done.`;
+      if (!(await confirmed(`Ack for ${worker.node}?`, words, "Ack"))) return;
+    }
+    if (deed === "ack") await this.settle(worker, what, (one) => deeds.ack(this.topic, worker.node, one), "acked");
+    else await this.settle(worker, what, (one) => deeds.extend(this.topic, worker.node, one, this.store.state.config.lease_ms), "extended");
+  }
+
+  async settle(worker, what, run, verb) {
+    await tell(
+      async () => (await Promise.all(what.map(run))).reduce((sum, answer) => sum + answer[verb], 0),
+      (done) => (done ? `${worker.node}: ${whole(done)} ${verb}` : `${worker.node} held nothing any more`),
+    );
+  }
+
+  nack(worker, what) {
+    const delay = h("input", { type: "number", id: "nack-delay", min: "0", max: "86400000", placeholder: "the queue's back-off, or none" });
+    const reason = h("input", { id: "nack-reason", maxlength: "200", autocomplete: "off" });
+    const dead = h("input", { type: "checkbox", id: "nack-dead" });
+    const body = h(
+      "div",
+      { class: "fields" },
+      worker.own ? null : h("p", { class: "bad" }, `${worker.node} is not a worker of this page: this takes its work away.`),
+      h("label", { for: "nack-delay" }, "Delay, ms"),
+      delay,
+      h("label", { for: "nack-reason" }, "Reason"),
+      reason,
+      h("label", { class: "check" }, dead, h("span", {}, "Give up on it: dead-letter it now")),
+    );
+    const run = () => {
+      const options = { delayMs: delay.value === "" ? undefined : Number(delay.value), reason: reason.value, dead: dead.checked };
+      return this.settle(worker, what, (one) => deeds.nack(this.topic, worker.node, one, options), "nacked");
+    };
+    openDialog({ title: `Nack ${worker.held > 1 ? `${whole(worker.held)} jobs` : "the job"} of ${worker.node}`, body, actions: [{ label: "Nack", run }] });
+    delay.focus();
+  }
+
+  crash(worker) {
+    const gone = this.actors.crash(worker.node);
+    if (gone.length) toast(`${worker.node} crashed. ${names(gone)} is lost: auto-ack had deleted it before the work was done.`, "bad");
+    else toast(`${worker.node} crashed: its connection is cut and its jobs go back to the head`);
+  }
+}
+
+function covers(runs, seq) {
+  for (let i = 0; i < runs.length; i += 2) if (seq >= runs[i] && seq < runs[i] + runs[i + 1]) return true;
+  return false;
+}

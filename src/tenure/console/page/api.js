@@ -1,0 +1,81 @@
+// The wire: one way to ask, one kind of error. The key goes into a header and never into an address.
+
+const BASE = new URL("../", import.meta.url);
+const KEY = "tenure.key";
+
+/** What the server refused, or that it could not be reached (`status` 0). */
+export class ApiError extends Error {
+  constructor(status, code, message, detail = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+  }
+}
+
+export function keyOf() {
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+export function keepKey(key) {
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+}
+
+function headersOf(more) {
+  const key = keyOf();
+  return key ? { authorization: `Bearer ${key}`, ...more } : more;
+}
+
+/** Send a request and return the answer's text; raises ApiError. */
+export async function ask(method, path, { body, headers = {}, signal } = {}) {
+  const response = await open(method, path, { body, headers, signal });
+  try {
+    return await response.text();
+  } catch (error) {
+    throw signal?.aborted ? error : unreachable();
+  }
+}
+
+/** Send a request and return the answer as JSON; raises ApiError. */
+export async function call(method, path, body, options = {}) {
+  return JSON.parse(await ask(method, path, { ...options, body }));
+}
+
+/** Send a request and return the response once its head is there; raises ApiError. */
+export async function open(method, path, { body, headers = {}, signal } = {}) {
+  const json = body === undefined ? {} : { "content-type": "application/json" };
+  let response;
+  try {
+    response = await fetch(new URL(path, BASE), {
+      method,
+      headers: headersOf({ ...json, ...headers }),
+      body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+    });
+  } catch (error) {
+    throw signal?.aborted ? error : unreachable();
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+function unreachable() {
+  return new ApiError(0, "unreachable", "the server cannot be reached");
+}
+
+async function refusal(response) {
+  try {
+    const { error } = await response.json();
+    return new ApiError(response.status, error.code, error.message, error.detail ?? {});
+  } catch {
+    return new ApiError(response.status, "unexpected", `the server answered ${response.status}`);
+  }
+}
+
+/** The path of a topic, or of something beneath it. */
+export function topicPath(topic, rest = "") {
+  return `v0/topics/${encodeURIComponent(topic)}${rest}`;
+}

@@ -1,0 +1,30 @@
+// The beginning: the frame, the key where one is needed, then the view that the address names.
+
+import { navigate } from "./router.js";
+import { refresh } from "./session.js";
+import { buildShell } from "./shell.js";
+import { applyTheme } from "./theme.js";
+import { askForKey } from "./views/key.js";
+
+applyTheme();
+const shell = buildShell(document.getElementById("shell"));
+
+async function begin() {
+  for (;;) {
+    try {
+      shell.setSession(await refresh());
+      break;
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) await askForKey(shell.outlet, error);
+      else {
+        shell.setOffline(error.message);
+        await new Promise((resume) => setTimeout(resume, 1_000));
+      }
+    }
+  }
+  const show = () => navigate(shell.outlet, shell.setPlace);
+  addEventListener("hashchange", show);
+  await show();
+}
+
+begin();

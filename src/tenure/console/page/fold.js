@@ -1,0 +1,231 @@
+// A queue as a page knows it, and how one lifecycle row changes it. Pure: no time, no network, no page.
+//
+// Known are the cells from the first live job up to `headEnd` and from `tailStart` on; everything between is only
+// counted. `cells` is ascending by seq because jobs only ever join at the end. Where a row does not say enough,
+// `unsure` is set and the owner looks again.
+
+const RUN_MAX = 400; // a longer run of new jobs is not drawn one by one: a fresh look is cheaper
+
+/** The state that a `…/strip` answer describes. */
+export function fromSnapshot(answer, { headMax, tailMax }) {
+  const cells = new Map();
+  for (const job of [...answer.head, ...answer.tail]) cells.set(job.$seq, cellOf(job));
+  const whole = answer.count === cells.size;
+  const leases = new Map();
+  for (const lease of answer.leases) leases.set(lease.lease_id, { ...lease, seqs: new Set(lease.seqs) });
+  const { ready, in_flight, delayed, parked, dead_lettered } = answer.queue;
+  return {
+    topic: answer.topic,
+    config: answer.config,
+    cells,
+    leases,
+    leasesPartial: answer.leases_count > answer.leases.length,
+    counts: { ready, in_flight, delayed, parked, dead_lettered },
+    oldestReadyMs: answer.queue.oldest_ready_ms,
+    headMax,
+    tailMax,
+    headEnd: whole ? Infinity : (answer.head.at(-1)?.$seq ?? 0),
+    tailStart: whole ? Infinity : (answer.tail[0]?.$seq ?? answer.head_seq + 1),
+    nextAt: answer.next_at,
+    unsure: false,
+  };
+}
+
+function cellOf(job) {
+  return {
+    seq: job.$seq,
+    state: job.state,
+    deliveries: job.deliveries,
+    node: job.node ?? null,
+    lease: job.lease_id ?? null,
+    since: job.since ?? null,
+    deadline: job.deadline ?? null,
+    deliverAt: job.deliver_at ?? null,
+    reason: job.reason ?? null,
+  };
+}
+
+/** How many jobs there are. */
+export function total(state) {
+  const { ready, in_flight, delayed, parked } = state.counts;
+  return ready + in_flight + delayed + parked;
+}
+
+/** Apply one row, in place. */
+export function fold(state, row) {
+  const jobs = countOf(row.runs);
+  FOLDS[row.event]?.(state, row, jobs);
+  if (state.cells.size > 2 * (state.headMax + state.tailMax)) trim(state);
+  if (state.headEnd !== Infinity && headCount(state) < state.headMax / 2) state.unsure = true;
+}
+
+const FOLDS = {
+  produced(state, row, jobs) {
+    state.counts[row.deliver_at ? "delayed" : "ready"] += jobs;
+    if (row.deliver_at && jobs > 1) state.unsure = true; // some may not be delayed, or for longer
+    if (jobs > RUN_MAX) {
+      state.unsure = true;
+      forget(state, row.runs[0]);
+      return;
+    }
+    each(row.runs, (seq) => state.cells.set(seq, freshCell(seq, row)));
+  },
+
+  claimed(state, row, jobs) {
+    state.counts.ready -= jobs;
+    state.counts.in_flight += jobs;
+    const seqs = new Set();
+    each(row.runs, (seq) => seqs.size < 16 && seqs.add(seq), 16);
+    const { lease_id, node, deadline, ts } = row;
+    state.leases.set(lease_id, { lease_id, node, since: ts, deadline, held: jobs, seqs });
+    known(state, row.runs, (cell) => {
+      if (cell.state === "delayed") {
+        state.counts.delayed -= 1; // it had come due, and nobody said so
+        state.counts.ready += 1;
+      }
+      const deliveries = row.deliveries ?? cell.deliveries + 1;
+      Object.assign(cell, { state: "in_flight", node, lease: lease_id, since: ts, deadline, deliveries, deliverAt: null });
+    });
+    sooner(state, deadline);
+  },
+
+  extended(state, row) {
+    const lease = state.leases.get(row.lease_id);
+    if (lease !== undefined) lease.deadline = row.deadline;
+    known(state, row.runs, (cell) => (cell.deadline = row.deadline));
+    sooner(state, row.deadline);
+  },
+
+  released(state, row, jobs) {
+    letGo(state, row, jobs);
+    const to = row.deliver_at ? "delayed" : "ready";
+    state.counts[to] += jobs;
+    if (row.deliver_at && jobs > 1) state.unsure = true;
+    back(state, row, { state: to, deliverAt: row.deliver_at ?? null, reason: row.reason ?? null });
+    if (row.deliver_at) sooner(state, row.deliver_at);
+  },
+
+  expired(state, row, jobs) {
+    letGo(state, row, jobs);
+    if (state.config.retry_backoff) state.unsure = true; // they come back later, each at its own time
+    state.counts.ready += jobs;
+    back(state, row, { state: "ready", deliverAt: null, reason: null });
+  },
+
+  acked(state, row, jobs) {
+    letGo(state, row, jobs);
+    drop(state, row.runs);
+  },
+
+  dead_lettered(state, row, jobs) {
+    // From a lease or from the ready ones, gone or parked: the row alone does not always tell.
+    state.unsure = true;
+    state.counts.dead_lettered += jobs;
+    if (row.lease_id) letGo(state, row, jobs);
+    else state.counts.ready = Math.max(0, state.counts.ready - jobs);
+    if (state.config.dlq_strategy === "skip") {
+      drop(state, row.runs);
+    } else {
+      state.counts.parked += jobs;
+      back(state, row, { state: "parked", deliverAt: null, reason: row.reason ?? null });
+    }
+  },
+
+  redriven(state, row, jobs) {
+    state.unsure = true;
+    if (row.dest !== state.topic) {
+      drop(state, row.runs);
+      return;
+    }
+    state.counts.parked -= jobs;
+    state.counts.ready += jobs;
+    back(state, row, { state: "ready", deliverAt: null, reason: null, deliveries: 0 });
+  },
+};
+
+function freshCell(seq, row) {
+  const state = row.deliver_at ? "delayed" : "ready";
+  const none = { deliveries: 0, node: null, lease: null, since: null, deadline: null, reason: null };
+  return { seq, state, deliverAt: row.deliver_at ?? null, ...none };
+}
+
+/** Jobs leave their lease. Where they left several at once, only the next look tells which. */
+function letGo(state, row, jobs) {
+  state.counts.in_flight -= jobs;
+  const lease = state.leases.get(row.lease_id);
+  if (lease === undefined) {
+    if (!state.leasesPartial || !row.lease_id) state.unsure = true;
+    return;
+  }
+  lease.held -= jobs;
+  if (lease.held <= 0) state.leases.delete(row.lease_id);
+  else each(row.runs, (seq) => lease.seqs.delete(seq), RUN_MAX);
+}
+
+function back(state, row, change) {
+  const none = { node: null, lease: null, since: null, deadline: null };
+  known(state, row.runs, (cell) => Object.assign(cell, none, row.deliveries ? { deliveries: row.deliveries } : {}, change));
+}
+
+function drop(state, runs) {
+  known(state, runs, (cell) => state.cells.delete(cell.seq));
+}
+
+/** Time alone changes something then. */
+function sooner(state, at) {
+  if (state.nextAt === null || at < state.nextAt) state.nextAt = at;
+}
+
+/** Call `act` for the cells of these runs that are known, at the cost of the smaller of both. */
+function known(state, runs, act) {
+  for (let i = 0; i < runs.length; i += 2) {
+    const [first, count] = [runs[i], runs[i + 1]];
+    if (count <= state.cells.size) {
+      for (let seq = first; seq < first + count; seq++) {
+        const cell = state.cells.get(seq);
+        if (cell !== undefined) act(cell);
+      }
+    } else {
+      for (const cell of [...state.cells.values()]) if (cell.seq >= first && cell.seq < first + count) act(cell);
+    }
+  }
+}
+
+function each(runs, act, most = Infinity) {
+  let done = 0;
+  for (let i = 0; i < runs.length; i += 2)
+    for (let seq = runs[i]; seq < runs[i] + runs[i + 1] && done < most; seq++, done++) act(seq);
+}
+
+function countOf(runs) {
+  let jobs = 0;
+  for (let i = 1; i < runs.length; i += 2) jobs += runs[i];
+  return jobs;
+}
+
+/** How many cells are known at the head. */
+export function headCount(state) {
+  if (state.headEnd === Infinity) return state.cells.size;
+  let count = 0;
+  for (const seq of state.cells.keys()) {
+    if (seq > state.headEnd) break;
+    count++;
+  }
+  return count;
+}
+
+/** Too many cells: keep both ends and count the middle. */
+function trim(state) {
+  const seqs = [...state.cells.keys()];
+  const head = state.headEnd === Infinity ? state.headMax : Math.min(headCount(state), state.headMax);
+  state.headEnd = head ? seqs[head - 1] : 0;
+  state.tailStart = seqs[seqs.length - state.tailMax];
+  for (const seq of seqs.slice(head, seqs.length - state.tailMax)) state.cells.delete(seq);
+}
+
+/** From this seq on nothing is known. */
+function forget(state, seq) {
+  if (state.headEnd === Infinity) state.headEnd = seq - 1;
+  state.tailStart = Infinity;
+  for (const known of [...state.cells.keys()]) if (known > state.headEnd) state.cells.delete(known);
+}

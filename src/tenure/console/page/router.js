@@ -1,0 +1,43 @@
+// Addresses by hash: #/queues, #/queue/<name>. A view is a module with `show(outlet, parts)`, which returns how to leave.
+
+const VIEWS = [
+  { path: "queues", load: () => import("./views/queues.js") },
+  { path: "queue", load: () => import("./views/queue.js") },
+];
+
+let leave = () => {};
+let turn = 0;
+
+/** The words of the current address, decoded. */
+export function parts() {
+  const words = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
+  return words.map((word) => {
+    try {
+      return decodeURIComponent(word);
+    } catch {
+      return word;
+    }
+  });
+}
+
+export function go(...words) {
+  location.hash = "#/" + words.map(encodeURIComponent).join("/");
+}
+
+export function href(...words) {
+  return "#/" + words.map(encodeURIComponent).join("/");
+}
+
+/** Show what the address names; the view before it is left first. */
+export async function navigate(outlet, onShown = () => {}) {
+  const mine = ++turn;
+  const [name, ...rest] = parts();
+  const view = VIEWS.find(({ path }) => path === name) ?? VIEWS[0];
+  const { show } = await view.load();
+  if (mine !== turn) return; // somebody went on meanwhile
+  leave();
+  leave = () => {};
+  outlet.replaceChildren();
+  onShown(view.path, rest);
+  leave = show(outlet, rest) ?? (() => {});
+}

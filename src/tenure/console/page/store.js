@@ -1,0 +1,186 @@
+// One queue as it stands: a snapshot, the events over it, and when to look again. See docs/design/console.md.
+
+import { ApiError, call, topicPath } from "./api.js";
+import { fold, fromSnapshot } from "./fold.js";
+import { Rates } from "./rates.js";
+import { frames } from "./sse.js";
+
+const LOOK_MS_MIN = 200; // between two looks that were asked for
+const VERIFY_MS = 2_000; // deletes and evictions are no rows: this is how long they can go unseen
+const KEPT_MAX = 50_000; // rows held while a look is on its way
+const RETRY_MS = [250, 500, 1_000, 2_000, 4_000];
+
+export class QueueStore {
+  /** `onChange` is called whenever there is something new to draw, `onRow` for every row that was folded. */
+  constructor(topic, { headMax = 72, tailMax = 12, onChange = () => {}, onRow = () => {} } = {}) {
+    this.topic = topic;
+    this.state = null;
+    this.status = "connecting"; // live, lost, gone, refused
+    this.error = null;
+    this.rates = new Rates();
+    this.skewMs = 0; // the server's clock against ours
+    this.looks = 0;
+    this.rows = 0;
+    this.headMax = headMax;
+    this.tailMax = tailMax;
+    this.#onChange = onChange;
+    this.#onRow = onRow;
+  }
+
+  #onChange;
+  #onRow;
+  #stop = new AbortController();
+  #position = { life: "", number: -1 };
+  #kept = null;
+  #looking = null;
+  #again = false;
+  #lookedAt = 0;
+  #timers = { look: 0, time: 0, verify: 0 };
+
+  now() {
+    return Date.now() + this.skewMs;
+  }
+
+  start() {
+    this.#timers.verify = setInterval(() => document.hidden || this.look(), VERIFY_MS);
+    this.#follow();
+    return this;
+  }
+
+  stop() {
+    this.#stop.abort();
+    clearInterval(this.#timers.verify);
+    clearTimeout(this.#timers.look);
+    clearTimeout(this.#timers.time);
+  }
+
+  /** Look again soon; looks that are asked for together are one. */
+  look() {
+    if (this.#stop.signal.aborted || this.#timers.look || this.status === "gone") return;
+    const wait = Math.max(0, this.#lookedAt + LOOK_MS_MIN - performance.now());
+    this.#timers.look = setTimeout(() => {
+      this.#timers.look = 0;
+      this.#lookNow().catch(() => {}); // the stream tells when the server is away
+    }, wait);
+  }
+
+  /** Read the snapshot, and fold over it what came meanwhile. */
+  async #lookNow() {
+    if (this.#looking) {
+      this.#again = true;
+      return this.#looking;
+    }
+    this.#looking = this.#read();
+    try {
+      await this.#looking;
+    } finally {
+      this.#looking = null;
+      if (this.#again) {
+        this.#again = false;
+        this.look();
+      }
+    }
+  }
+
+  async #read() {
+    this.#kept = [];
+    this.#lookedAt = performance.now();
+    const query = `?head=${this.headMax}&tail=${this.tailMax}&leases=60`;
+    const answer = await call("GET", topicPath(this.topic, `/strip${query}`), undefined, { signal: this.#stop.signal });
+    const position = parseId(answer.event_id);
+    const kept = this.#kept;
+    this.#kept = null;
+    this.looks += 1;
+    this.skewMs = answer.now - Date.now();
+    const same = position.life === this.#position.life;
+    this.state = fromSnapshot(answer, this);
+    if (same) for (const { number, row } of kept) if (number > position.number) fold(this.state, row);
+    if (!same || position.number > this.#position.number) this.#position = position;
+    this.#settle();
+  }
+
+  async #follow() {
+    for (let failures = 0; !this.#stop.signal.aborted; ) {
+      try {
+        await this.#lookNow();
+        this.#become("live");
+        failures = 0;
+        await this.#listen();
+      } catch (error) {
+        if (this.#stop.signal.aborted || this.#refused(error)) return;
+        failures += 1;
+        this.#become(error.status === 404 ? "gone" : "lost", error);
+      }
+      if (this.#stop.signal.aborted) return;
+      if (this.status === "live") this.#become("lost");
+      const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
+      await new Promise((resume) => setTimeout(resume, wait * (1 + Math.random()))); // not everybody at once
+    }
+  }
+
+  /** Whether asking again is of no use. */
+  #refused(error) {
+    if (!(error instanceof ApiError)) console.error(error); // a fault of ours: say so, and go on
+    if (![401, 403, 409].includes(error.status)) return false;
+    this.#become("refused", error);
+    return true;
+  }
+
+  async #listen() {
+    const { life, number } = this.#position;
+    const options = { lastId: `${life}-${number}`, signal: this.#stop.signal };
+    for await (const batch of frames(topicPath(this.topic, "/events"), options)) {
+      for (const frame of batch) this.#take(frame);
+      if (batch.length) this.#settle();
+    }
+  }
+
+  #take(frame) {
+    if (frame.event === "error") {
+      const said = JSON.parse(frame.data);
+      throw new ApiError(said.code, said.error, said.message);
+    }
+    if (frame.id === null) return;
+    const { life, number } = parseId(frame.id);
+    if (frame.event === "gap") {
+      this.#position = { life, number };
+      this.state.unsure = true;
+      return;
+    }
+    if (life === this.#position.life && number <= this.#position.number) return; // the snapshot has it already
+    this.#position = { life, number };
+    const row = JSON.parse(frame.data);
+    this.rows += 1;
+    if (this.#kept) {
+      if (this.#kept.length < KEPT_MAX) this.#kept.push({ number, row });
+      else this.#again = true;
+    }
+    fold(this.state, row);
+    const jobs = row.runs.reduce((sum, value, i) => (i % 2 ? sum + value : sum), 0);
+    this.rates.add(row.event, jobs, this.now());
+    this.#onRow(row, jobs);
+  }
+
+  /** After a change: draw, and plan the next look. */
+  #settle() {
+    if (this.state.unsure) this.look();
+    clearTimeout(this.#timers.time);
+    if (this.state.nextAt !== null) {
+      const wait = Math.max(this.state.nextAt - this.now() + 15, 15);
+      this.#timers.time = setTimeout(() => this.look(), Math.min(wait, 2 ** 30));
+    }
+    this.#onChange();
+  }
+
+  #become(status, error = null) {
+    if (this.status === status) return;
+    this.status = status;
+    this.error = error;
+    this.#onChange();
+  }
+}
+
+function parseId(id) {
+  const dash = id.lastIndexOf("-");
+  return { life: id.slice(0, dash), number: Number(id.slice(dash + 1)) };
+}

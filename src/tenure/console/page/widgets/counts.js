@@ -1,0 +1,34 @@
+// The counts of a queue as large figures, in the colours of the strip.
+
+import { h, mark, say } from "../dom.js";
+import { duration, perSecond, whole } from "../format.js";
+
+const FIGURES = [
+  ["ready", "available"],
+  ["in_flight", "in flight"],
+  ["delayed", "delayed"],
+  ["parked", "parked"],
+  ["dead_lettered", "dead-lettered"],
+];
+
+/** The figures; `draw(state, rates, now)`. */
+export function counts() {
+  const values = {};
+  const tile = (key, label) => {
+    values[key] = h("b", { "data-count": key }, "0");
+    return h("div", { class: `tile ${key}` }, values[key], h("span", {}, label));
+  };
+  const element = h("div", { class: "tiles" }, ...FIGURES.map(([key, label]) => tile(key, label)), tile("oldest", "oldest waits"), tile("into", "in"), tile("done", "done"));
+  return {
+    element,
+    draw(state, rates, now) {
+      for (const [key] of FIGURES) {
+        say(values[key], whole(state.counts[key]));
+        mark(values[key], "data-none", state.counts[key] ? null : "yes");
+      }
+      say(values.oldest, state.counts.ready ? duration(state.oldestReadyMs) : "–");
+      say(values.into, perSecond(rates.rate("produced", now)));
+      say(values.done, perSecond(rates.rate("acked", now)));
+    },
+  };
+}

@@ -1,0 +1,100 @@
+// One job in full: its payload as text, where it stands, its whole story, and what can be done with it.
+
+import { ask, topicPath } from "../api.js";
+import { h, swap } from "../dom.js";
+import { clock, duration } from "../format.js";
+import { member } from "../json_text.js";
+import { shown } from "../payload.js";
+
+const ENDS = { expired: "lease ran out", nack: "nack", disconnect: "connection lost", dead: "dead-lettered" };
+
+/** The panel; `open(seq)`, `refresh()`, `close()`. `actions(job)` gives the buttons for a job. */
+export function jobPanel(topic, { actions, onClose, now }) {
+  const element = h("aside", { class: "job card", "aria-label": "Job", hidden: true, tabindex: "-1" });
+  let current = null;
+
+  async function open(seq, { focus = true } = {}) {
+    current = seq;
+    element.hidden = false;
+    try {
+      const text = await ask("GET", topicPath(topic, `/jobs/${seq}`));
+      if (current === seq) draw(JSON.parse(text), text);
+    } catch (error) {
+      if (current === seq) drawGone(seq, error);
+    }
+    if (focus) element.focus();
+  }
+
+  function drawGone(seq, error) {
+    const words = error.status === 404 ? "It is done, or was deleted." : error.message;
+    swap(element, header(`Job #${seq}`), h("p", { class: "empty" }, words));
+  }
+
+  function header(title) {
+    const close = h("button", { type: "button", class: "quiet icon", "aria-label": "Close", on: { click: onClose } }, "✕");
+    return h("div", { class: "row head" }, h("h2", {}, title), h("span", { class: "spring" }), close);
+  }
+
+  function draw(job, text) {
+    const facts = [
+      ["state", job.state.replace("_", " ")],
+      ["holder", job.node && `${job.node}, until ${clock(job.deadline)}`],
+      ["deliveries", job.deliveries],
+      ["produced", `${clock(job.$ts)}, ${duration(Math.max(0, now() - job.$ts))} ago`],
+      ["comes back", job.deliver_at && clock(job.deliver_at)],
+      ["producer", job.$node],
+      ["tag", job.$tag],
+      ["reason", job.reason],
+    ];
+    const rows = facts.filter(([, value]) => value !== undefined && value !== null && value !== 0);
+    swap(
+      element,
+      header(`Job #${job.$seq}`),
+      h("div", { class: "row tight" }, ...actions(job)),
+      h("dl", { class: "facts" }, ...rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      payloadBlock("Payload", member(text, "data")),
+      payloadBlock("Meta", member(text, "meta")),
+      h("h3", {}, "Leases"),
+      story(job),
+    );
+  }
+
+  return {
+    element,
+    open,
+    refresh: () => current !== null && open(current, { focus: false }),
+    close() {
+      current = null;
+      element.hidden = true;
+    },
+    get seq() {
+      return current;
+    },
+  };
+}
+
+/** Stored JSON under a heading, as text; nothing where there is none. */
+export function payloadBlock(title, json) {
+  if (json === null) return null;
+  const { kind, text, note } = shown(json);
+  return [h("h3", {}, title, h("span", { class: "hint" }, ` ${kind}, ${note}`)), h("pre", { class: "payload", tabindex: "0" }, text)];
+}
+
+function story(job) {
+  const past = job.history.map((one) => ({ ...one, words: ENDS[one.end] ?? one.end }));
+  if (job.state === "in_flight") past.push({ node: job.node, lease_id: job.lease_id, from: null, to: job.deadline, words: "holds it now" });
+  if (!past.length) return h("p", { class: "hint" }, "It was never handed out.");
+  const rows = past.map(({ node, lease_id: lease, from, to, words, reason }, i) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, i + 1),
+      h("td", { title: `lease ${lease}` }, node),
+      h("td", {}, from === null ? "–" : clock(from)),
+      h("td", {}, from === null ? "" : duration(to - from)),
+      h("td", {}, reason ? `${words}: ${reason}` : words),
+    ),
+  );
+  const head = ["", "Worker", "From", "Held", "How it ended"].map((word) => h("th", { scope: "col" }, word));
+  return h("table", { class: "story" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
+}

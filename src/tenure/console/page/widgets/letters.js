@@ -1,0 +1,126 @@
+// The dead-letter strip: what this queue gave up on, newest first, and the way back.
+
+import { ask, call, topicPath } from "../api.js";
+import { guarded, redrive, remove } from "../deeds.js";
+import { h, swap } from "../dom.js";
+import { clock, whole } from "../format.js";
+import { member } from "../json_text.js";
+import { obstacle } from "../session.js";
+import { confirmed, openDialog } from "./dialog.js";
+import { payloadBlock } from "./job.js";
+import { tell } from "./toast.js";
+
+const SHOWN_MAX = 24;
+
+/** The strip of a dead-letter topic; `load()` reads it again. */
+export function letters(queue) {
+  const element = h("section", { class: "card letters", "aria-label": "Dead letters", hidden: true });
+  let topic = null;
+  let loading = false;
+
+  async function load(name) {
+    topic = name;
+    element.hidden = topic === null;
+    if (topic === null || loading) return;
+    const why = obstacle(["read"], topic);
+    if (why !== null) return swap(element, heading(0), h("p", { class: "hint" }, why));
+    loading = true;
+    try {
+      draw(await read(topic));
+    } catch (error) {
+      draw(error.status === 404 ? { count: 0, letters: [] } : { count: 0, letters: [], error });
+    } finally {
+      loading = false;
+    }
+  }
+
+  function heading(count) {
+    const all = guarded("redrive", topic, "Put every dead letter back to work");
+    const button = h("button", { type: "button", ...all, on: { click: () => back(null) } }, "Redrive all");
+    const words = h("h2", {}, "Dead letters", h("span", { class: "hint" }, ` ${topic} · ${whole(count)}`));
+    return h("div", { class: "row head" }, words, h("span", { class: "spring" }), count ? button : null);
+  }
+
+  function draw({ count, letters: found, error }) {
+    const cells = found.map((letter) => {
+      const { seq, reason } = about(letter);
+      const open = () => openLetter(letter);
+      const label = `Dead letter ${letter.$seq}, was job ${seq}, ${reason}`;
+      return h("button", { type: "button", class: "cell dead", "data-letter": letter.$seq, "aria-label": label, title: reason, on: { click: open } }, h("span", { class: "mid" }, "✕"), h("span", { class: "seq" }, `#${seq}`));
+    });
+    const rest = count - found.length;
+    const none = h("p", { class: "empty" }, error ? error.message : "No job has been given up on.");
+    const strip = h("div", { class: "lane flow" }, ...cells, rest > 0 ? h("span", { class: "slot gap" }, `${whole(rest)} more`) : null);
+    swap(element, heading(count), found.length ? strip : none);
+  }
+
+  async function back(seqs) {
+    await tell(() => redrive(topic, seqs), ({ redriven, to }) => `${whole(redriven)} back to work in ${to || queue}`);
+    await load(topic);
+  }
+
+  async function erase(seq) {
+    if (!(await confirmed("Delete this dead letter?", `Dead letter ${seq} of ${topic} will be gone for good.`, "Delete"))) return;
+    await tell(() => remove(topic, [seq]), "Deleted");
+    await load(topic);
+  }
+
+  function openLetter(letter) {
+    const { seq, from, deliveries, reason } = about(letter);
+    const facts = [["was", `job #${seq} of ${from}`], ["deliveries", deliveries], ["reason", reason], ["since", clock(letter.$ts)], ["tag", letter.$tag]];
+    const rows = facts.filter(([, value]) => value !== undefined).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+    const body = h("div", {}, h("dl", { class: "facts" }, ...rows), payloadBlock("Payload", letter.raw));
+    const dialog = openDialog({ title: `Dead letter ${letter.$seq}`, body, close: "Close" });
+    const act = (run) => () => {
+      dialog.close();
+      run();
+    };
+    dialog.lastChild.append(
+      h("button", { type: "button", class: "danger", ...guarded("remove", topic), on: { click: act(() => erase(letter.$seq)) } }, "Delete"),
+      h("button", { type: "button", class: "primary", ...guarded("redrive", topic), on: { click: act(() => back([letter.$seq])) } }, "Redrive"),
+    );
+  }
+
+  return { element, load };
+}
+
+/** The newest letters; the payload of each stays text. */
+async function read(topic) {
+  const { count, head_seq: head } = await call("GET", topicPath(topic, "?touch=false"));
+  if (!count) return { count, letters: [] };
+  const body = { from_seq: 0, limit: SHOWN_MAX, include_tags: true };
+  let text = await ask("POST", topicPath(topic, "/diff"), { body: { ...body, from_seq: Math.max(0, head - SHOWN_MAX) } });
+  if (JSON.parse(text).records.length < Math.min(count, SHOWN_MAX) / 2) text = await ask("POST", topicPath(topic, "/diff"), { body });
+  const records = split(member(text, "records")).map((raw) => ({ ...JSON.parse(raw), raw: member(raw, "data") }));
+  return { count, letters: records.reverse() };
+}
+
+/** The items of a JSON array as text. */
+function split(array) {
+  const items = [];
+  let depth = 0;
+  let start = 1;
+  for (let i = 0; i < array.length; i++) {
+    const char = array[i];
+    if (char === '"') {
+      for (i++; i < array.length && array[i] !== '"'; i++) if (array[i] === "\\") i++;
+    } else if (char === "{" || char === "[") depth++;
+    else if (char === "}" || char === "]") depth--;
+    if ((char === "," && depth === 1) || (char === "]" && depth === 0)) {
+      const item = array.slice(start, i).trim();
+      if (item) items.push(item);
+      start = i + 1;
+    }
+  }
+  return items;
+}
+
+function about(letter) {
+  const meta = letter.meta ?? {};
+  return {
+    seq: meta.$dead_letter_src_seq ?? letter.$seq,
+    from: meta.$dead_letter_from ?? "?",
+    deliveries: meta.$dead_letter_deliveries,
+    reason: meta.$dead_letter_reason ?? "",
+  };
+}

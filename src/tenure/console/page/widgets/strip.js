@@ -1,0 +1,140 @@
+// The strip: head on the left, tail on the right, as many cells as there is room for, and the rest as a number.
+//
+// Cells are placed by index with a transform, so a job that moves up moves without layout being read.
+
+import { total } from "../fold.js";
+import { h, mark, say } from "../dom.js";
+import { perSecond, whole } from "../format.js";
+import { cell } from "./cell.js";
+
+const PITCH = 62;
+const ROWS_MAX = 4;
+const GAP_SLOTS = 2;
+const PRODUCER_SLOTS = 2;
+const LEAVE_MS = 260;
+
+/** The strip; `draw(state, {now, calm, rate})`, `tick(now)`. `onOpen(seq)` is called when somebody opens a cell. */
+export function strip({ onOpen }) {
+  const lane = h("div", { class: "lane", role: "group", "aria-label": "Jobs, the next one first" });
+  const gap = h("div", { class: "slot gap", hidden: true });
+  const producer = h("div", { class: "slot producer" }, h("span", { "aria-hidden": "true" }, "◂ "), "producers", h("b", {}, ""));
+  const empty = h("p", { class: "empty in-lane" }, "Nothing is queued.");
+  lane.append(gap, producer, empty);
+  const cells = new Map();
+  let columns = 10;
+  let last = null;
+
+  const redraw = () => last && draw(...last);
+  const observer = new ResizeObserver(([entry]) => {
+    const found = Math.max(4, Math.floor((entry.contentRect.width + 8) / PITCH));
+    if (found !== columns) {
+      columns = found;
+      redraw();
+    }
+  });
+  observer.observe(lane);
+
+  lane.addEventListener("click", (event) => {
+    const found = event.target.closest(".cell");
+    if (found) onOpen(Number(found.dataset.seq));
+  });
+  lane.addEventListener("keydown", (event) => walk(lane, event));
+
+  function draw(state, options) {
+    last = [state, options];
+    const { now, calm, rate } = options;
+    const items = choose(state, columns);
+    lane.classList.toggle("moving", !calm);
+    let slot = 0;
+    let before = null;
+    const seen = new Set();
+    for (const job of items.head) before = place(job, slot++, before);
+    gap.hidden = items.hidden === 0;
+    if (items.hidden) {
+      if (columns - (slot % columns) < GAP_SLOTS) slot += columns - (slot % columns);
+      put(gap, slot);
+      say(gap, `${whole(items.hidden)} more`);
+      slot += GAP_SLOTS;
+    }
+    for (const job of items.tail) before = place(job, slot++, before);
+    if (columns - (slot % columns) < PRODUCER_SLOTS) slot += columns - (slot % columns);
+    put(producer, slot);
+    say(producer.lastChild, rate ? perSecond(rate) : "");
+    mark(producer, "data-busy", rate ? "yes" : null);
+    empty.hidden = total(state) > 0;
+    for (const [seq, found] of cells) if (!seen.has(seq)) leave(seq, found, calm);
+    lane.style.height = `${(Math.floor((slot + PRODUCER_SLOTS - 1) / columns) + 1) * PITCH}px`;
+    keepFocusable(lane);
+
+    function place(job, at, neighbour) {
+      seen.add(job.seq);
+      let found = cells.get(job.seq);
+      const isNew = found === undefined;
+      if (isNew) {
+        cells.set(job.seq, (found = cell()));
+        if (!calm) found.element.classList.add("enter");
+      }
+      const follower = neighbour === null ? lane.firstChild : neighbour.nextSibling;
+      if (isNew) lane.insertBefore(found.element, follower);
+      found.draw(job, now);
+      put(found.element, at);
+      if (isNew && !calm) requestAnimationFrame(() => found.element.classList.remove("enter"));
+      return found.element;
+    }
+  }
+
+  function put(element, slot) {
+    const at = `translate(${(slot % columns) * PITCH}px, ${Math.floor(slot / columns) * PITCH}px)`;
+    if (element.style.transform !== at) element.style.transform = at;
+  }
+
+  function leave(seq, found, calm) {
+    cells.delete(seq);
+    if (calm) {
+      found.element.remove();
+      return;
+    }
+    found.element.classList.add("leave");
+    found.element.removeAttribute("data-seq");
+    setTimeout(() => found.element.remove(), LEAVE_MS);
+  }
+
+  return {
+    element: lane,
+    draw,
+    tick: (now) => cells.forEach((found) => found.tick(now)),
+    stop: () => observer.disconnect(),
+  };
+}
+
+/** Which jobs are drawn, and how many are not. */
+function choose(state, columns) {
+  const jobs = [...state.cells.values()];
+  const room = columns * ROWS_MAX - PRODUCER_SLOTS;
+  const everything = total(state);
+  if (jobs.length <= room && everything <= jobs.length) return { head: jobs, tail: [], hidden: 0 };
+  const known = jobs.filter((job) => job.seq <= state.headEnd).length;
+  const tail = Math.min(state.tailMax, columns - PRODUCER_SLOTS, jobs.length - Math.min(known, room / 2));
+  const head = Math.min(known, room - GAP_SLOTS - tail, jobs.length - tail);
+  const ends = { head: jobs.slice(0, head), tail: tail > 0 ? jobs.slice(-tail) : [] };
+  return { ...ends, hidden: Math.max(0, everything - ends.head.length - ends.tail.length) };
+}
+
+/** One cell is reached by Tab, the others by the arrows. */
+function keepFocusable(lane) {
+  if (lane.querySelector('.cell[tabindex="0"]:not(.leave)') === null) {
+    const first = lane.querySelector(".cell:not(.leave)");
+    if (first) first.tabIndex = 0;
+  }
+}
+
+function walk(lane, event) {
+  const cells = [...lane.querySelectorAll(".cell:not(.leave)")];
+  const at = cells.indexOf(document.activeElement);
+  const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: cells.length - 1 }[event.key];
+  if (at < 0 || to === undefined || cells[to] === undefined) return;
+  event.preventDefault();
+  cells[at].tabIndex = -1;
+  cells[to].tabIndex = 0;
+  cells[to].focus();
+}
