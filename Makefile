@@ -7,11 +7,15 @@ READY := .venv/.ready
 JOBS ?= 2
 # The extras whose rooms exist. A new room adds its own here, then `make lock`.
 EXTRAS := dev metrics otel reload buffer delta redis faststream spark connect iceberg postgres
+# Versions of Spark that are tested beside the one of .venv; the streaming sources need 4.2.
+SPARKS := 3.5.9 4.0.5 4.1.4 4.3.0
+SPARK_BATCH := $(addprefix tests/spark/test_,ingest.py file_table.py delta.py small_sinks.py)
+SPARK_STREAMS := $(addprefix tests/spark/test_,source.py topics.py)
 COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-spark lock build clean
+.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -36,6 +40,13 @@ pytest: $(READY)
 
 test-full: lint types ## As test, with the long suites and many more examples
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+
+test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
+	@:
+
+test-spark-%: $(READY)
+	directory=$$($(BIN)/python tools/sparks.py $*) && PYTHONPATH=$$directory $(BIN)/pytest -n 1 -W default --timeout 900 \
+		$(SPARK_BATCH) $(if $(filter-out 3.% 4.0.% 4.1.%,$*),$(SPARK_STREAMS)) $(ARGS)
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check
@@ -69,6 +80,8 @@ bench-spark: $(READY) ## Measure Spark on a buffer, as ratios in one run (ARGS=-
 lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py
 	$(COMPILE) requirements/uv.in --output-file requirements/uv.txt
+	for version in $(SPARKS); do \
+		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
 
 build: $(READY) ## Build the wheel and the source archive into dist/
