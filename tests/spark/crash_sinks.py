@@ -67,7 +67,8 @@ def read_postgres(spark: SparkSession, place: str) -> DataFrame:
     parts = conninfo_to_dict(url)
     reader = spark.read.format("jdbc").option("driver", "org.postgresql.Driver")
     reader = reader.option("url", f"jdbc:postgresql://{parts['host']}:{parts['port']}/{parts['dbname']}")
-    return reader.option("user", str(parts["user"])).option("dbtable", f'"{table}"').load()
+    reader = reader.option("user", str(parts["user"])).option("password", os.environ["PGPASSWORD"])
+    return reader.option("dbtable", f'"{table}"').load()
 
 
 CASES: Sequence[Case] = (

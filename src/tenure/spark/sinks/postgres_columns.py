@@ -1,0 +1,101 @@
+"""Which column of PostgreSQL takes which column of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tenure.errors import Invalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = ["ATTEMPT", "PART", "Column", "columns_of", "flattened"]
+
+PART, ATTEMPT = "_tenure_part", "_tenure_attempt"
+"""Columns of a staging table beside the rows': the partition, and the transaction that wrote it."""
+
+_PLAIN = {
+    "string": "text",
+    "binary": "bytea",
+    "boolean": "boolean",
+    "tinyint": "smallint",
+    "smallint": "smallint",
+    "int": "integer",
+    "bigint": "bigint",
+    "float": "real",
+    "double": "double precision",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+_NESTED = ("struct", "array", "map")
+_NAME_BYTES_MAX = 63
+
+
+class Column(NamedTuple):
+    """A column: its type in the staging table, and in a table that is made for it."""
+
+    name: str
+    staged: str
+    final: str
+
+
+def columns_of(schema: StructType) -> list[Column]:
+    """The columns for a frame's schema: structs, arrays and maps become JSON.
+
+    Raises Invalid (``sink_rejected``) for names and types that PostgreSQL has not, all of them at once.
+    """
+    problems = list[str]()
+    columns = list[Column]()
+    for field in schema.fields:
+        kind = _kind(field.dataType)
+        if kind is None:
+            problems.append(f"{field.name}: no column for {field.dataType.simpleString()}")
+        elif problem := _name_problem(field.name):
+            problems.append(f"{field.name}: {problem}")
+        else:
+            columns.append(Column(field.name, "text" if kind == "jsonb" else kind, kind))
+    if not columns and not problems:
+        problems.append("the rows have no columns")
+    if len({column.name.lower() for column in columns}) < len(columns):
+        problems.append("two columns have the same name but for upper and lower case")
+    if problems:
+        raise Invalid("PostgreSQL cannot take the rows: " + "; ".join(problems), code="sink_rejected")
+    return columns
+
+
+def flattened(frame: DataFrame, columns: list[Column]) -> DataFrame:
+    """The frame with what is nested as JSON, and the number of the partition that each row is in."""
+    from pyspark.sql import functions as f
+
+    def quoted(name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    nested = {column.name for column in columns if column.final == "jsonb"}
+    chosen = [
+        f.to_json(frame[quoted(column.name)]).alias(column.name)
+        if column.name in nested
+        else frame[quoted(column.name)]
+        for column in columns
+    ]
+    return frame.select(*chosen, f.spark_partition_id().alias(PART))
+
+
+def _kind(kind: DataType) -> str | None:
+    text = kind.simpleString()
+    if text.startswith("decimal("):
+        return "numeric" + text.removeprefix("decimal")
+    if text.startswith(_NESTED):
+        return "jsonb"
+    if text.startswith("string"):  # with a collation, from Spark 4 on
+        return "text"
+    return _PLAIN.get(text)
+
+
+def _name_problem(name: str) -> str | None:
+    if name in (PART, ATTEMPT):
+        return "the name is taken"
+    if not name or len(name.encode()) > _NAME_BYTES_MAX:
+        return f"a name has 1 to {_NAME_BYTES_MAX} bytes"
+    return "a name has neither quotes nor NUL" if set(name) & set('"\0`') else None

@@ -1,0 +1,152 @@
+"""A table of a real PostgreSQL takes every range once, with every type, and tells what it cannot take."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tenure.buffer.sinks import Commit
+from tenure.errors import Conflict, Denied, Indeterminate, Invalid, Overloaded
+from tenure.spark.sinks.postgres import PostgresSink
+from tests.spark.pg import PASSWORD, running_postgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PACKAGES = ("org.postgresql:postgresql:42.7.14",)
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_postgres() as url:
+        yield url
+
+
+def commit(low: int, high: int) -> Commit:
+    return Commit("B", "postgres", low, high, 1)
+
+
+def asked(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(query).fetchall()
+
+
+def rows(spark: SparkSession, low: int, high: int) -> DataFrame:
+    return spark.range(low * 10, (high + 1) * 10, 1, 3)
+
+
+def test_a_range_is_there_once_and_its_staging_is_gone(spark: SparkSession, url: str):
+    sink = PostgresSink(url, "once")
+    assert sink.last_committed(spark, "B") is None
+    for _ in range(2):
+        sink.write(rows(spark, 0, 3), commit(0, 3))
+    sink.write(rows(spark, 0, 0).where("false"), commit(4, 6))  # without rows
+    assert sink.last_committed(spark, "B") == 6
+    assert sink.last_committed(spark, "another") is None
+    assert asked(url, "SELECT count(*), count(DISTINCT id) FROM once") == [(40, 40)]
+    with pytest.raises(Conflict) as caught:
+        sink.write(rows(spark, 9, 9), commit(9, 9))
+    assert caught.value.code == "sink_moved"
+    assert asked(url, "SELECT tablename FROM pg_tables WHERE tablename LIKE 'tenure_staging%'") == []
+
+
+def test_every_type_arrives(spark: SparkSession, url: str):
+    frame = spark.sql(
+        "SELECT 'ä%s' AS `a text`, X'00FF' AS raw, true AS flag, 1Y AS tiny, 2S AS small, 3 AS whole, 4L AS big, "
+        "0.5F AS single, 0.25D AS twice, DATE'2026-11-15' AS day, TIMESTAMP'2026-11-15 10:00:00.123456 UTC' AS at, "
+        "TIMESTAMP_NTZ'2026-11-15 10:00:00.5' AS local, CAST(12.3400 AS DECIMAL(20,4)) AS price, "
+        "named_struct('x', 1, 'y', array('z')) AS nested, map('k', 2) AS pairs, CAST(NULL AS STRING) AS nothing"
+    )
+    PostgresSink(url, "types").write(frame, commit(0, 0))
+    (row,) = asked(url, "SELECT * FROM types")
+    assert row == (
+        *("ä%s", b"\x00\xff", True, 1, 2, 3, 4, 0.5, 0.25, dt.date(2026, 11, 15)),
+        dt.datetime(2026, 11, 15, 10, 0, 0, 123456, dt.UTC),
+        dt.datetime(2026, 11, 15, 10, 0, 0, 500000),
+        decimal.Decimal("12.3400"),
+        *({"x": 1, "y": ["z"]}, {"k": 2}, None),
+    )
+
+
+def test_columns_join_and_a_table_that_is_there_keeps_its_types(spark: SparkSession, url: str):
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id varchar(9) PRIMARY KEY, u uuid)")
+    sink = PostgresSink(url, "shop.orders")
+    uuid = "'6ba7b810-9dad-11d1-80b4-00c04fd430c8' AS u"
+    sink.write(spark.range(2).selectExpr("id", uuid), commit(0, 0))
+    sink.write(spark.range(2, 3).selectExpr("id", uuid, "id * 2 AS twice"), commit(1, 1))
+    assert asked(url, "SELECT id, twice FROM shop.orders ORDER BY id") == [("0", None), ("1", None), ("2", 4)]
+    with pytest.raises(Invalid) as caught:  # the key is taken: nothing of the range is there
+        sink.write(spark.range(2, 5).selectExpr("id"), commit(2, 2))
+    assert caught.value.code == "sink_rejected"
+    assert sink.last_committed(spark, "B") == 1
+    assert asked(url, "SELECT count(*) FROM shop.orders") == [(3,)]
+
+
+def test_what_cannot_be_stored_is_told_and_nothing_is_there(spark: SparkSession, url: str):
+    sink = PostgresSink(url, "refused")
+    with pytest.raises(Invalid, match="NUL"):
+        sink.write(spark.sql(r"SELECT 'a\u0000b' AS a"), commit(0, 0))
+    with pytest.raises(Invalid, match="no column for interval"):
+        sink.write(spark.sql("SELECT INTERVAL '1' DAY AS a"), commit(0, 0))
+    assert sink.last_committed(spark, "B") is None
+
+
+def test_rows_that_a_task_wrote_twice_are_taken_once(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):
+    """Each attempt of a task is a transaction of its own; one that was repeated behind its commit has left two."""
+    sink, fill = PostgresSink(url, "twice"), PostgresSink._fill
+
+    def twice(self: PostgresSink, *args: Any) -> None:
+        fill(self, *args)
+        fill(self, *args)
+
+    monkeypatch.setattr(PostgresSink, "_fill", twice)
+    sink.write(rows(spark, 0, 3), commit(0, 3))
+    assert asked(url, "SELECT count(*), count(DISTINCT id) FROM twice") == [(40, 40)]
+
+
+def test_a_lost_answer_to_the_commit_is_indeterminate_and_the_range_is_there_once(
+    spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    sink, real = PostgresSink(url, "lost"), psycopg.Connection.commit
+
+    def lost(self: psycopg.Connection[Any]) -> None:
+        real(self)
+        raise psycopg.OperationalError(f"server closed the connection, {PASSWORD}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "commit", lost)
+        with pytest.raises(Indeterminate) as caught:
+            sink.write(rows(spark, 0, 0), commit(0, 0))
+    assert PASSWORD not in str(caught.value)
+    sink.write(rows(spark, 0, 0), commit(0, 0))
+    assert asked(url, "SELECT count(*) FROM lost") == [(10,)]
+
+
+def test_a_driver_that_was_given_up_adds_nothing(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):
+    sink, real, overtaken = PostgresSink(url, "stale"), PostgresSink._commit, list[int]()
+
+    def slow(self: PostgresSink, *args: Any) -> None:
+        if not overtaken:
+            overtaken.append(1)
+            PostgresSink(url, "stale").write(rows(spark, 0, 0), commit(0, 0))
+        real(self, *args)
+
+    monkeypatch.setattr(PostgresSink, "_commit", slow)
+    sink.write(rows(spark, 0, 0), commit(0, 0))
+    assert asked(url, "SELECT count(*) FROM stale") == [(10,)]
+
+
+def test_a_database_that_cannot_be_used_says_why(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PGPASSWORD", "wrong-password")
+    with pytest.raises(Denied) as denied:
+        PostgresSink(url, "t").last_committed(spark, "B")
+    assert "wrong-password" not in str(denied.value)
+    with pytest.raises(Overloaded):
+        PostgresSink("postgresql://u@127.0.0.1:1/d", "t").last_committed(spark, "B")

@@ -1,0 +1,80 @@
+"""Every sink holds every entry once, wherever a driver dies: before its write, inside it, behind it, or anywhere.
+
+20,000 entries, two sessions: this module's, and that of one child which writes to all the sinks side by side and is
+killed. The long suite is in `test_sinks_crash_full`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.conftest import SMALL
+from tests.spark.crash_driver import POINTS, Crashing, Died, die, drive
+from tests.spark.crash_sinks import Case, known
+from tests.spark.crash_support import Child, each_has_moved, held, produced, random_moment, sleep_until_it_is_killed
+from tests.spark.pg import running_postgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = known()
+NEEDS = [needs for case in CASES if (needs := case.needs()) is not None]
+PACKAGES = tuple(dict.fromkeys(package for needs in NEEDS for package in needs.packages))
+CONF: dict[str, str] = {key: value for needs in NEEDS for key, value in needs.conf.items()}
+ENTRIES, BATCH, RANGE = 20_000, 1_000, 4_000
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    if not any(case.name == "postgres" for case in CASES):
+        yield ""
+        return
+    with running_postgres() as url:
+        yield url
+
+
+def job(case: Case, folder: Path, postgres: str, **more: Any) -> dict[str, Any]:
+    """What a driver is told: a table of its own, and a group of its own."""
+    place = folder / case.name
+    place.mkdir()
+    return {"case": case.name, "group": case.name, "place": case.at(place, postgres), "entries_max": RANGE, **more}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
+    case: Case, spark: SparkSession, postgres: str, tmp_path: Path
+):
+    url, expected = produced(tmp_path, ENTRIES, batch=BATCH, groups=[case.name])
+    told = job(case, tmp_path, postgres, buffer=url)
+    for point in POINTS:
+        if point == "inside" and case.commits is None:
+            continue
+        with pytest.raises(Died):
+            drive(spark, Crashing(case, told["place"], point, die), told)
+    drive(spark, case.make(told["place"]), told)
+    assert held(spark, case, told["place"]) == expected
+    assert drive(spark, case.make(told["place"]), told).ranges == 0
+    assert held(spark, case, told["place"]) == expected
+
+
+def test_one_kill_in_the_middle_of_every_sink_loses_and_repeats_nothing(
+    spark: SparkSession, postgres: str, tmp_path: Path
+):
+    url, expected = produced(tmp_path, ENTRIES, batch=BATCH, groups=[case.name for case in CASES])
+    jobs = [job(case, tmp_path, postgres, buffer=url) for case in CASES]
+    child = Child(jobs, conf=SMALL)
+    try:
+        assert child.wait_for(each_has_moved(jobs)), child.lines
+        sleep_until_it_is_killed(child, random_moment(len(str(tmp_path)), 2))
+    finally:
+        child.kill()
+    assert "ended" not in child.lines, "it was through before it was killed: make the ranges smaller"
+    for case, told in zip(CASES, jobs, strict=True):
+        drive(spark, case.make(told["place"]), told)
+        assert held(spark, case, told["place"]) == expected, case.name
