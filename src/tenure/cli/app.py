@@ -18,6 +18,7 @@ from tenure.cli.dead import dead
 from tenure.cli.export import export
 from tenure.cli.inspect import inspect
 from tenure.cli.options import AsJson, Directory
+from tenure.cli.pipeline import pipeline
 from tenure.cli.put import put
 from tenure.cli.settle import ack, extend, nack
 from tenure.cli.tail import tail
@@ -109,6 +110,7 @@ for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, ex
     app.command()(command)
 app.add_typer(dead, name="dead")
 app.add_typer(buffer, name="buffer")
+app.add_typer(pipeline, name="pipeline")
 app.command()(top)
 
 

@@ -1,0 +1,231 @@
+"""Reading a pipeline file and finding every mistake in it, before Spark is started for it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from tenure.errors import Invalid, TenureError
+from tenure.spark.decode.schema import OWN_COLUMNS, read_schema
+from tenure.spark.located import KeyPath, Located, Problem, read_toml, refused
+from tenure.spark.pipeline.config import LISTS, SECTIONS, Pipeline
+from tenure.spark.pipeline.functions import load_function
+from tenure.spark.pipeline.queries import check_query, query_of
+from tenure.spark.pipeline.tables import check_sink
+
+__all__ = ["CODE", "read_pipeline"]
+
+CODE: Final = "bad_pipeline"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NEEDED: Final = ("pipeline", "source", "sink")
+_EMPTY: Final[dict[str, dict[str, Any]]] = {"decode": {}, "schedule": {}}
+_AT_LEAST_ONE: Final = ("entries_max", "bytes_max", "batches_max", "every_ms")
+
+
+def read_pipeline(file: Path) -> Pipeline:
+    """The pipeline that a file describes. Raises Invalid (``bad_pipeline``) with every mistake, its file and line."""
+    located = read_toml(file, code=CODE)
+    problems: list[Problem] = list(_strangers(located))
+    found: dict[str, Any] = {}
+    for name, kind in SECTIONS.items():
+        values = located.values.get(name, _EMPTY.get(name))
+        if values is None:
+            if name in _NEEDED:
+                problems.append(located.problem((), f"there is no [{name}]"))
+        elif not isinstance(values, dict):
+            problems.append(located.problem((name,), f"{name} is a table: write [{name}]"))
+        else:
+            found[name] = _section(located, (name,), kind, values, problems)
+    for name, kind in LISTS.items():
+        found[name] = tuple(_list(located, name, kind, problems))
+    if problems:
+        problems += _side_checks(located, found)
+        raise refused(_sorted(problems), code=CODE)
+    pipeline = Pipeline(located=located, **found)
+    problems = list(_checks(pipeline))
+    if problems:
+        raise refused(_sorted(problems), code=CODE)
+    return pipeline
+
+
+def _sorted(problems: list[Problem]) -> list[Problem]:
+    unique = dict.fromkeys(problems)
+    return sorted(unique, key=lambda one: (str(one.file), one.line or 0))
+
+
+def _strangers(located: Located) -> Iterator[Problem]:
+    known = [*SECTIONS, *LISTS]
+    for name in located.values:
+        if name not in known:
+            yield located.problem((name,), f"[{name}] is unknown{_meant(name, known)}")
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": {close[0]} is meant?" if close else f"; there are {', '.join(known)}"
+
+
+def _list(located: Located, name: str, kind: type[msgspec.Struct], problems: list[Problem]) -> Iterator[Any]:
+    values = located.values.get(name, [])
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        problems.append(located.problem((name,), f"{name} may stand there several times: write [[{name}]]"))
+        return
+    for index, value in enumerate(values):
+        yield _section(located, (name, index), kind, value, problems)
+
+
+def _section(
+    located: Located, path: KeyPath, kind: type[msgspec.Struct], values: dict[str, Any], problems: list[Problem]
+) -> msgspec.Struct | None:
+    """A section, field by field, so that each mistake is told; None behind one."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    before = len(problems)
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in fields:
+            problems.append(located.problem((*path, name), f"{name} is unknown here{_meant(name, list(fields))}"))
+            continue
+        try:
+            found[name] = msgspec.convert(value, fields[name].type)
+        except msgspec.ValidationError as error:
+            problems.append(
+                located.problem((*path, name), f"{name} must be {_wanted(error, fields[name].type, value)}")
+            )
+        if name in _AT_LEAST_ONE and isinstance(value, int) and value < 1:
+            problems.append(located.problem((*path, name), f"{name} must be at least 1, not {value}"))
+    missing = [name for name, field in fields.items() if field.required and name not in values]
+    problems += [located.problem(path, f"[{path[0]}] needs {name}") for name in missing]
+    return kind(**found) if len(problems) == before else None
+
+
+def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
+    """What a value should have been, in our words."""
+    choices = sorted(choice for choice in get_args(kind) if isinstance(choice, str))
+    if choices:
+        return f"one of {', '.join(choices)}, not {value!r}"
+    return str(error).replace("`", "").removeprefix("Expected ").replace(" - at $", ", at ")
+
+
+def _side_checks(located: Located, found: dict[str, Any]) -> Iterator[Problem]:
+    """What can still be told of a file with mistakes in other places."""
+    for section in (found["step"], found["expect"]):
+        if None in section:
+            return
+    names = {"pipeline", "source", "sink", "decode", "schedule"}
+    if all(found.get(name) is not None for name in names) and None not in found.values():
+        yield from _checks(Pipeline(located=located, **found))
+
+
+def _checks(pipeline: Pipeline) -> Iterator[Problem]:
+    """What no single key can tell."""
+    at = pipeline.located.problem
+    if not _NAME.fullmatch(pipeline.name):
+        yield at(("pipeline", "name"), "name: 1 to 100 letters, digits, '.', '_' or '-'")
+    if not _NAME.fullmatch(pipeline.source.group):
+        yield at(("source", "group"), "group: 1 to 100 letters, digits, '.', '_' or '-'")
+    yield from _check_store(pipeline)
+    yield from _check_decode(pipeline)
+    for index in range(len(pipeline.step)):
+        yield from _check_step(pipeline, index)
+    yield from _check_rows(pipeline)
+    yield from check_sink(pipeline)
+    yield from _check_schedule(pipeline)
+
+
+def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
+    from tenure.buffer.store import open_store
+
+    try:
+        open_store(pipeline.buffer_url)
+    except TenureError as error:
+        yield pipeline.located.problem(("source", "buffer"), f"buffer: {error.message}")
+    if pipeline.buffer_url.startswith("memory:"):
+        message = "buffer: a buffer in memory cannot be reached by another process"
+        yield pipeline.located.problem(("source", "buffer"), message)
+
+
+def _check_decode(pipeline: Pipeline) -> Iterator[Problem]:
+    at, decode = pipeline.located.problem, pipeline.decode
+    if decode.format == "json" and decode.schema is None:
+        yield at(("decode",), 'JSON is decoded by a schema: [decode] needs schema, or format = "text" or "binary"')
+    if decode.format != "json" and decode.schema is not None:
+        yield at(("decode", "schema"), f"a schema is for JSON, and format is {decode.format}")
+    if decode.malformed == "quarantine" and pipeline.quarantine is None:
+        yield at(("decode", "malformed"), 'malformed = "quarantine" needs a [quarantine] with a path')
+    if decode.schema is not None and find_spec("pyspark") is not None:
+        try:
+            read_schema(pipeline.beside(decode.schema))
+        except Invalid as error:
+            told = [Problem(Path(one["file"]), one["line"], one["message"]) for one in error.detail["problems"]]
+            if any(one.message.startswith("cannot be read") for one in told):
+                told = [at(("decode", "schema"), f"schema: {told[0].file} {told[0].message}")]
+            yield from told
+
+
+def _check_step(pipeline: Pipeline, index: int) -> Iterator[Problem]:
+    at, step, path = pipeline.located.problem, pipeline.step[index], ("step", index)
+    given = [name for name in ("sql", "file", "python") if getattr(step, name) is not None]
+    if len(given) != 1:
+        yield at(path, f"a step has one of sql, file and python, not {' and '.join(given) or 'none'}")
+    elif step.python is not None:
+        try:
+            load_function(step.python, beside=pipeline.file.parent)
+        except Invalid as error:
+            yield at((*path, "python"), f"python: {error.message}")
+    else:
+        try:
+            yield from (at((*path, given[0]), f"{given[0]}: {said}") for said in check_query(query_of(pipeline, step)))
+        except Invalid as error:
+            yield at((*path, "file"), f"file: {error.message}")
+
+
+def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
+    """Deduplication and expectations."""
+    at = pipeline.located.problem
+    if pipeline.deduplicate is not None and not pipeline.deduplicate.keys:
+        yield at(("deduplicate", "keys"), "keys: name at least one column")
+    names: set[str] = set()
+    for index, expect in enumerate(pipeline.expect):
+        path = ("expect", index)
+        if not _NAME.fullmatch(expect.name):
+            yield at((*path, "name"), "name: 1 to 100 letters, digits, '.', '_' or '-'")
+        if expect.name in names or expect.name == "malformed":
+            yield at((*path, "name"), f"name: {expect.name} is taken: each expectation has a name of its own")
+        names.add(expect.name)
+        yield from (at((*path, "that"), f"that: {said}") for said in check_query(expect.that, over_input=False))
+        if expect.otherwise == "quarantine" and pipeline.quarantine is None:
+            yield at((*path, "otherwise"), 'otherwise = "quarantine" needs a [quarantine] with a path')
+    if pipeline.expectations is not None and not pipeline.expect:
+        yield at(("expectations",), "results are kept of no expectation: there is no [[expect]]")
+    used = pipeline.decode.malformed == "quarantine" or any(one.otherwise == "quarantine" for one in pipeline.expect)
+    if pipeline.quarantine is not None and not used:
+        yield at(("quarantine",), "nothing is sent to the quarantine: neither malformed entries nor an [[expect]]")
+    yield from _check_places(pipeline)
+
+
+def _check_places(pipeline: Pipeline) -> Iterator[Problem]:
+    """Tables that would lie on top of each other."""
+    taken = {} if pipeline.sink.path is None else {pipeline.sink.path.rstrip("/"): "sink"}
+    for name, section in (("quarantine", pipeline.quarantine), ("expectations", pipeline.expectations)):
+        if section is None:
+            continue
+        other = taken.setdefault(section.path.rstrip("/"), name)
+        if other != name:
+            yield pipeline.located.problem((name, "path"), f"path: {section.path} is the place of [{other}] already")
+
+
+def _check_schedule(pipeline: Pipeline) -> Iterator[Problem]:
+    at, schedule = pipeline.located.problem, pipeline.schedule
+    if schedule.run == "streaming" and schedule.checkpoint is None:
+        yield at(("schedule",), 'run = "streaming" needs a checkpoint: a directory that stays')
+    if schedule.run != "streaming" and schedule.checkpoint is not None:
+        yield at(("schedule", "checkpoint"), f"a checkpoint is for streaming, and run is {schedule.run}")
+    reserved = set(pipeline.sink.partition_by) & {name for name in OWN_COLUMNS if name == "_metadata"}
+    if reserved:
+        yield at(("sink", "partition_by"), "partition_by: _metadata is binary")

@@ -1,0 +1,166 @@
+"""What a pipeline file may say, section by section: docs/reference/pipeline-files.md explains it.
+
+A field without a default must be there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tenure.spark.located import Located
+
+__all__ = [
+    "LISTS",
+    "SECTIONS",
+    "Decode",
+    "Deduplicate",
+    "Expect",
+    "Expectations",
+    "Head",
+    "Pipeline",
+    "Quarantine",
+    "Schedule",
+    "SinkTable",
+    "Source",
+    "Step",
+]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """Names the sink's commits, the side tables and the last run: keep it for the life of the table."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    buffer: str
+    """The buffer: a URL, or a directory."""
+    group: str = "default"
+    reader: Literal["auto", "jvm", "python"] = "auto"
+    entries_max: int = 1_000_000
+    """Entries of one range."""
+    bytes_max: int = 1 << 30
+    """Stored bytes of one range."""
+    batches_max: int = 4_096
+    """Batches of one range."""
+
+
+class Decode(msgspec.Struct, frozen=True, kw_only=True):
+    format: Literal["json", "text", "binary"] = "json"
+    schema: str | None = None
+    """The schema file; JSON needs one."""
+    malformed: Literal["column", "quarantine", "drop"] = "column"
+    """Where entries go that do not fit: on with the others, into the quarantine, or nowhere."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly one of the three."""
+
+    sql: str | None = None
+    """A query over ``input``."""
+    file: str | None = None
+    """A file with such a query."""
+    python: str | None = None
+    """``module:function``, which takes a DataFrame and gives one."""
+
+
+class Deduplicate(msgspec.Struct, frozen=True, kw_only=True):
+    keys: list[str]
+    keep: Literal["last", "first"] = "last"
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    that: str
+    """An SQL expression that is true for a good row."""
+    otherwise: Literal["drop", "quarantine", "fail"] = "drop"
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    """Where the results are kept, as a table."""
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    """Where the rows go that were set aside, as a table."""
+
+
+class SinkTable(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Literal["parquet", "delta", "iceberg", "postgres", "topic"]
+    path: str | None = None
+    table: str | None = None
+    url: str | None = None
+    url_env: str | None = None
+    """The environment variable that holds the URL, for one with a secret in it."""
+    topic: str | None = None
+    staging: str | None = None
+    select: list[str] | None = None
+    partition_by: list[str] = []
+    mode: Literal["append", "merge"] = "append"
+    keys: list[str] = []
+    delete_when: str | None = None
+    options: dict[str, Any] = {}
+    """Further arguments of the sink."""
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    run: Literal["once", "follow", "streaming"] = "once"
+    every_ms: int = 1_000
+    """How often `follow` looks for more, and how often `streaming` begins a micro-batch."""
+    checkpoint: str | None = None
+    """Spark's checkpoint; streaming needs one."""
+
+
+SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
+    "pipeline": Head,
+    "source": Source,
+    "decode": Decode,
+    "deduplicate": Deduplicate,
+    "expectations": Expectations,
+    "quarantine": Quarantine,
+    "sink": SinkTable,
+    "schedule": Schedule,
+}
+LISTS: Final[dict[str, type[msgspec.Struct]]] = {"step": Step, "expect": Expect}
+"""Those that may stand there several times, as ``[[step]]``."""
+
+
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A pipeline file that was found sound."""
+
+    located: Located
+    pipeline: Head
+    source: Source
+    sink: SinkTable
+    decode: Decode
+    step: tuple[Step, ...] = ()
+    deduplicate: Deduplicate | None = None
+    expect: tuple[Expect, ...] = ()
+    expectations: Expectations | None = None
+    quarantine: Quarantine | None = None
+    schedule: Schedule
+
+    @property
+    def file(self) -> Path:
+        return self.located.file
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+    @property
+    def buffer_url(self) -> str:
+        """The buffer's URL; a directory is one beside the file."""
+        return url_of(self.source.buffer, self.file)
+
+    def beside(self, path: str) -> Path:
+        """A path of the file, which is relative to it."""
+        return self.file.parent / path
+
+
+def url_of(where: str, file: Path) -> str:
+    """A URL as it is; a path as the URL of a directory, relative to the file."""
+    return where if "://" in where else (file.parent / where).absolute().as_uri()

@@ -1,0 +1,67 @@
+"""Counting rows on their way, without reading them again for it.
+
+Spark counts while it writes (`observe`). Where rows are needed more than once, they are kept for the time of a range,
+and counted there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Counts", "kept", "observed"]
+
+Counts = Callable[[], dict[str, int]]
+"""Gives the figures, by name; empty where they cannot be had."""
+
+_FIGURES_WITHIN_S: Final = 10
+
+
+def kept(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Counts]:
+    """The rows, kept until they are let go with ``unpersist``; asking for figures reads what is kept."""
+    held = rows.persist()
+    found: dict[str, int] = {}
+
+    def counts() -> dict[str, int]:
+        if not found:
+            first = held.agg(*[column.alias(name) for name, column in figures.items()]).first()
+            assert first is not None
+            found.update({name: int(value or 0) for name, value in first.asDict().items()})
+        return found
+
+    return held, counts
+
+
+def observed(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Counts]:
+    """The rows, counted by the first action that reads them; ask for figures behind it."""
+    if _observes_late(rows):
+        return kept(rows, figures)
+    from pyspark.sql import Observation
+
+    observation = Observation()
+    return (
+        rows.observe(observation, *[column.alias(name) for name, column in figures.items()]),
+        lambda: _got(observation),
+    )
+
+
+def _observes_late(rows: DataFrame) -> bool:
+    """Whether this is Spark Connect before 4.0, where an observation has no answer."""
+    return type(rows).__module__.startswith("pyspark.sql.connect") and rows.sparkSession.version.startswith("3.")
+
+
+def _got(observation: Any) -> dict[str, int]:
+    """What was observed. Spark waits for ever where no action came, so somebody else does the waiting."""
+    found: dict[str, int] = {}
+
+    def ask() -> None:
+        found.update({name: int(value or 0) for name, value in observation.get.items()})
+
+    asking = threading.Thread(target=ask, name="tenure-observation", daemon=True)
+    asking.start()
+    asking.join(_FIGURES_WITHIN_S)
+    return dict(found)

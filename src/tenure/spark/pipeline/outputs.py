@@ -1,0 +1,187 @@
+"""A pipeline as a sink: raw rows of a range go in, and come out in up to three tables, each of them once.
+
+The quarantine and the results of expectations are tables of their own, with markers of their own. They are written
+before the main one, and the range is acknowledged behind it. Whatever dies in between, the range comes again, and each
+table skips what it holds: what is in the main table is therefore always in the others too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tenure.buffer.sinks import Commit
+from tenure.spark.decode import MALFORMED
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.counting import Counts, kept, observed
+from tenure.spark.pipeline.expecting import FAILED, Expecting
+from tenure.spark.pipeline.stages import Stages, without_malformed
+from tenure.spark.pipeline.tables import make_sink, side_table
+from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Figures", "Outputs"]
+
+_ROW_CHARS_MAX: Final = 10_000
+_QUARANTINED: Final = ("seq", "index", "ingestion_time", "reason", "row")
+_RESULTS: Final = (
+    "pipeline string, expectation string, otherwise string, passed long, failed long, low long, high long, ts timestamp"
+)
+
+
+class Figures(msgspec.Struct, kw_only=True):
+    """What became of the entries of one range, or of several."""
+
+    entries: int = 0
+    rows: int = 0
+    malformed: int = 0
+    quarantined: int = 0
+    dropped: int = 0
+    failed: dict[str, int] = {}
+    """Rows that did not meet an expectation, by its name."""
+
+    def add(self, more: Figures) -> None:
+        for name in ("entries", "rows", "malformed", "quarantined", "dropped"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        for name, count in more.failed.items():
+            self.failed[name] = self.failed.get(name, 0) + count
+
+
+class Outputs:
+    """The sink of a pipeline, for `ingest`, `backfill` and `write_stream`. ``figures`` sums up what it wrote."""
+
+    def __init__(self, pipeline: Pipeline, *, into: str | None = None) -> None:
+        self._pipeline = pipeline
+        self._stages, self._expecting = Stages(pipeline), Expecting(pipeline)
+        self._main: SparkSink = make_sink(pipeline, into=into)
+        self._sides: dict[str, SparkSink] = {}
+        for kind, section in (("quarantine", pipeline.quarantine), ("expectations", pipeline.expectations)):
+            if section is not None:
+                self._sides[kind] = side_table(pipeline, section.path, kind=kind, into=into)
+        self.name = self._main.name
+        self.schema_version = self._main.schema_version
+        self.figures = Figures()
+        self.on_write: Callable[[Commit], None] | None = None
+        """Told of every commit behind it, where nobody else is."""
+
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """What all of the tables need."""
+        all_needs = [sink.needs(spark_version) for sink in (self._main, *self._sides.values())]
+        packages = dict.fromkeys(package for needs in all_needs for package in needs.packages)
+        conf = {key: value for needs in reversed(all_needs) for key, value in needs.conf.items()}
+        return Needs(tuple(packages), conf)
+
+    def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
+        """What the main table holds."""
+        return self._main.last_committed(spark, buffer)
+
+    def planned(self, raw: DataFrame) -> DataFrame:
+        """What the main table would get of these raw rows; nothing runs. Raises Invalid (``bad_step``,
+        ``bad_schema``).
+        """
+        rows = self._stages.decode(raw)
+        if self._pipeline.decode.malformed != "column":
+            rows = without_malformed(rows)
+        return self._expecting.good(self._expecting.marked(self._stages.transform(rows), self._stages))
+
+    def write(self, frame: DataFrame, commit: Commit) -> None:
+        """Decode, transform and check the rows, then write them, side tables first.
+
+        Raises as the main sink does, Conflict (``expectation_failed``) before anything is written, Invalid
+        (``bad_step``, ``bad_schema``).
+        """
+        if is_held(commit, self.last_committed(frame.sparkSession, commit.buffer)):
+            return
+        held: list[DataFrame] = []
+        try:
+            self._write(frame, commit, held)
+        finally:
+            for rows in held:
+                rows.unpersist()
+        if self.on_write is not None:
+            self.on_write(commit)
+
+    def _write(self, raw: DataFrame, commit: Commit, held: list[DataFrame]) -> None:
+        mode = self._pipeline.decode.malformed
+        entries, entry_counts = self._counted_entries(self._stages.decode(raw), held)
+        rows = entries if mode == "column" else without_malformed(entries)
+        marked = self._expecting.marked(self._stages.transform(rows), self._stages)
+        counting = kept if self._expecting.needs_rows_twice else observed
+        marked, row_counts = counting(marked, self._expecting.figures())
+        if self._expecting.needs_rows_twice:
+            held.append(marked)
+            self._expecting.stop_on_failure(marked, row_counts)
+        self._write_sides(entries, marked, row_counts, commit)
+        self._main.write(self._expecting.good(marked), commit)
+        self._note(entry_counts(), row_counts())
+
+    def _counted_entries(self, entries: DataFrame, held: list[DataFrame]) -> tuple[DataFrame, Counts]:
+        from pyspark.sql import functions as f
+
+        figures = {"entries": f.count(f.lit(1)), "malformed": f.count(MALFORMED)}
+        if self._pipeline.decode.malformed != "quarantine":
+            return observed(entries, figures)
+        entries, counts = kept(entries, figures)
+        held.append(entries)
+        return entries, counts
+
+    def _write_sides(self, entries: DataFrame, marked: DataFrame, counts: Counts, commit: Commit) -> None:
+        for kind, side in self._sides.items():
+            own = Commit(commit.buffer, side.name, commit.low, commit.high, side.schema_version)
+            if kind == "quarantine":
+                side.write(self._quarantined(entries, marked), own)
+            else:
+                side.write(self._results(marked.sparkSession, counts(), commit), own)
+
+    def _quarantined(self, entries: DataFrame, marked: DataFrame) -> DataFrame:
+        """Rows that were set aside, in columns that do not depend on what the pipeline makes of them."""
+        from pyspark.sql import functions as f
+
+        parts: list[DataFrame] = []
+        if self._pipeline.decode.malformed == "quarantine":
+            those = entries.where(f.col(MALFORMED).isNotNull())
+            place = [f.col(f"_{name}").alias(name) for name in _QUARANTINED[:3]]
+            parts.append(those.select(*place, f.lit("malformed").alias("reason"), f.col(MALFORMED).alias("row")))
+        aside = self._expecting.set_aside(marked)
+        if aside is not None:
+            known = [name for name in marked.columns if name != FAILED]
+            kinds = {"seq": "long", "index": "long", "ingestion_time": "timestamp"}
+            place = [
+                (f.col(f"_{name}") if f"_{name}" in known else f.lit(None)).cast(kind).alias(name)
+                for name, kind in kinds.items()
+            ]
+            text = f.to_json(f.struct(*[f.col(f"`{name}`") for name in known]))
+            row = f.substring(text, 1, _ROW_CHARS_MAX).alias("row")
+            parts.append(aside.select(*place, f.concat_ws(", ", f.col(FAILED)).alias("reason"), row))
+        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+    def _results(self, spark: SparkSession, counts: dict[str, int], commit: Commit) -> DataFrame:
+        now = datetime.now(UTC)
+        rows = []
+        for index, expect in enumerate(self._expecting.all):
+            failed = counts[f"fails_{index}"]
+            passed = counts["rows_in"] - failed
+            rows.append(
+                (self._pipeline.name, expect.name, expect.otherwise, passed, failed, commit.low, commit.high, now)
+            )
+        return spark.createDataFrame(rows, _RESULTS).coalesce(1)
+
+    def _note(self, entries: dict[str, int], rows: dict[str, int]) -> None:
+        aside, dropped = rows.get("quarantined", 0), rows.get("dropped", 0)
+        malformed = entries.get("malformed", 0)
+        mode = self._pipeline.decode.malformed
+        self.figures.add(
+            Figures(
+                entries=entries.get("entries", 0),
+                rows=rows.get("rows_in", 0) - aside - dropped,
+                malformed=malformed,
+                quarantined=aside + (malformed if mode == "quarantine" else 0),
+                dropped=dropped + (malformed if mode == "drop" else 0),
+                failed={one.name: rows.get(f"fails_{index}", 0) for index, one in enumerate(self._expecting.all)},
+            )
+        )

@@ -1,0 +1,234 @@
+"""Running a pipeline: a session, the job that its schedule asks for, and a note of what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from tenure.clock import SystemClock
+from tenure.errors import Conflict, Invalid, TenureError
+from tenure.spark.backfill import backfill
+from tenure.spark.ingest import follow, ingest
+from tenure.spark.mover import Done
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.outputs import Outputs
+from tenure.spark.pipeline.record import Run, note_run
+from tenure.spark.pipeline.stages import empty_range
+from tenure.spark.pipeline.tables import place_of
+from tenure.spark.plan import Limits
+from tenure.spark.session import open_session, spark_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["OnRun", "RunOptions", "backfill_pipeline", "opened", "run_pipeline"]
+
+OnRun = Callable[[Run, int], None]
+"""Told of a run after every range, with the number of batches that are still to come."""
+
+_NOTE_EVERY_MS: Final = 5_000
+_REASON_MAX: Final = 400
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Spark is, and what the command line says over the file."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = {}
+    schedule: Literal["once", "follow", "streaming"] | None = None
+
+
+class _Stopped(Exception):
+    """Somebody asked for an end, and the range under way is done."""
+
+
+class _Running:
+    """One run on its way: counts ranges, tells of them, notes them now and then, and stops between two."""
+
+    def __init__(self, pipeline: Pipeline, run: Run, outputs: Outputs, *, stop: threading.Event, tell: OnRun) -> None:
+        self._clock = SystemClock()
+        self._url, self._stop, self._tell = pipeline.buffer_url, stop, tell
+        self.run, self._outputs = run, outputs
+        run.figures = outputs.figures
+        run.started_ms = run.updated_ms = self._clock.wall_ms()
+        note_run(self._url, run)
+        self._noted_ms = run.started_ms
+
+    def on_range(self, done: Done) -> None:
+        """Count a range, and end the run behind it where that was asked for."""
+        self.count(done)
+        if self._stop.is_set():
+            raise _Stopped
+
+    def count(self, done: Done) -> None:
+        run, summary = self.run, done.summary
+        run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
+        run.updated_ms = self._clock.wall_ms()
+        self._tell(run, done.lag.batches)
+        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
+            note_run(self._url, run)
+            self._noted_ms = run.updated_ms
+
+    def end(self, state: str, error: TenureError | None = None) -> None:
+        self.run.state = state
+        if error is not None:
+            self.run.error = {"code": error.code, "message": error.message}
+        self.run.updated_ms = self._clock.wall_ms()
+        note_run(self._url, self.run)
+
+
+def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSession:
+    """A session with what the pipeline's tables need. Raises Invalid where it cannot be had."""
+    remote = options.remote is not None and not options.remote.startswith("local")
+    # What a server of Spark Connect has was decided where it was started; its version may differ from ours.
+    needs = [] if remote else [outputs.needs(spark_version())]
+    return open_session(
+        f"tenure {pipeline.name}", master=options.master, remote=options.remote, conf=options.conf, needs=needs
+    )
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    options: RunOptions,
+    *,
+    spark: SparkSession | None = None,
+    stop: threading.Event | None = None,
+    on_start: Callable[[SparkSession], None] = lambda _: None,
+    on_range: OnRun = lambda _run, _lag: None,
+) -> Run:
+    """Run a pipeline as its schedule says, until everything is written or ``stop`` is set, between two ranges.
+
+    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started and the pipeline could be planned. Raises Invalid where Spark does
+    not start or the pipeline cannot be planned (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``),
+    and what ``ingest`` raises. What was written stays, and the next run goes on behind it.
+    """
+    schedule = options.schedule or pipeline.schedule.run
+    if schedule == "streaming" and pipeline.schedule.checkpoint is None:
+        raise Invalid('run = "streaming" needs a checkpoint in [schedule]', code="bad_pipeline")
+    outputs = Outputs(pipeline)
+    stop = stop or threading.Event()
+    run = Run(pipeline=pipeline.name, schedule=schedule, into=place_of(pipeline))
+
+    def work(session: SparkSession, running: _Running) -> None:
+        common: dict[str, Any] = {
+            "group": pipeline.source.group,
+            "reader": pipeline.source.reader,
+            "limits": _limits(pipeline),
+            "on_range": running.on_range,
+        }
+        if schedule == "once":
+            ingest(session, pipeline.buffer_url, outputs, **common)
+        elif schedule == "follow":
+            poll_ms = pipeline.schedule.every_ms
+            follow(session, pipeline.buffer_url, outputs, stop=stop, poll_ms=poll_ms, **common)
+        else:
+            from tenure.spark.pipeline.streamed import stream
+
+            stream(session, pipeline, outputs, stop=stop, on_range=running.count)
+
+    return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
+
+
+def backfill_pipeline(
+    pipeline: Pipeline,
+    options: RunOptions,
+    *,
+    into: str,
+    first: int | str,
+    last: int | str,
+    spark: SparkSession | None = None,
+    stop: threading.Event | None = None,
+    on_start: Callable[[SparkSession], None] = lambda _: None,
+    on_range: OnRun = lambda _run, _lag: None,
+) -> Run:
+    """Replay batches that the buffer keeps through the pipeline into another table; no group moves.
+
+    Side tables get a place of their own, named after ``into``. Raises as ``run_pipeline`` and ``backfill`` do.
+    """
+    if into in (pipeline.sink.path, pipeline.sink.table, pipeline.sink.topic):
+        raise Invalid(f"{into} is the pipeline's own table, which holds these batches: name a new one", code="bad_into")
+    outputs = Outputs(pipeline, into=into)
+    run = Run(pipeline=f"{pipeline.name}.backfill", schedule="backfill", into=place_of(pipeline, into))
+
+    def work(session: SparkSession, running: _Running) -> None:
+        backfill(
+            session,
+            pipeline.buffer_url,
+            outputs,
+            first,
+            last,
+            reader=pipeline.source.reader,
+            limits=_limits(pipeline),
+            on_range=running.on_range,
+        )
+
+    stop = stop or threading.Event()
+    return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
+
+
+def _guarded(
+    pipeline: Pipeline,
+    outputs: Outputs,
+    options: RunOptions,
+    run: Run,
+    work: Callable[[SparkSession, _Running], None],
+    *,
+    spark: SparkSession | None,
+    stop: threading.Event,
+    on_start: Callable[[SparkSession], None],
+    on_range: OnRun,
+) -> Run:
+    """The run from the session to its note, whatever comes of it."""
+    with _noted(pipeline, outputs, run, stop=stop, tell=on_range) as running:
+        session = spark or opened(pipeline, outputs, options)
+        try:
+            outputs.planned(empty_range(session))
+            on_start(session)
+            work(session, running)
+        finally:
+            if spark is None:
+                session.stop()
+    return run
+
+
+@contextmanager
+def _noted(pipeline: Pipeline, outputs: Outputs, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[_Running]:
+    running = _Running(pipeline, run, outputs, stop=stop, tell=tell)
+    try:
+        yield running
+    except _Stopped:
+        running.end("stopped")
+    except TenureError as error:
+        running.end("failed", error)
+        raise
+    except KeyboardInterrupt:
+        running.end("stopped")
+        raise
+    except Exception as error:  # Spark's own, out of a step or a table
+        told = _failure(run, error)
+        running.end("failed", told)
+        raise told from error
+    else:
+        running.end("stopped" if stop.is_set() else "done")
+
+
+def _failure(run: Run, error: Exception) -> Conflict:
+    """One line about what Spark gave up over."""
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    reason = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
+    behind = "" if run.high is None else f" behind batch {run.high}"
+    return Conflict(
+        f"Spark could not bring the range{behind} through: {reason[:_REASON_MAX]}. Nothing of it was written to the "
+        "table; mend the data or the step, and run again",
+        code="pipeline_failed",
+    )
+
+
+def _limits(pipeline: Pipeline) -> Limits:
+    source = pipeline.source
+    return Limits(entries_max=source.entries_max, bytes_max=source.bytes_max, batches_max=source.batches_max)

@@ -1,0 +1,109 @@
+"""From the raw rows of a range to those that expectations look at: decode, steps, deduplication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tenure.errors import Invalid, TenureError
+from tenure.spark.decode import MALFORMED, decoded, read_schema
+from tenure.spark.located import KeyPath, refused
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.functions import load_function
+from tenure.spark.pipeline.queries import Views, query_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Stages", "empty_range", "without_malformed"]
+
+_PLACE = ("_seq", "_index")
+
+
+class Stages:
+    """What a pipeline does to rows. Files are read anew for every range, so a field that joins a schema file is there
+    in the next one, without a restart.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._views = Views()
+
+    def decode(self, raw: DataFrame) -> DataFrame:
+        """Typed columns, and ``_malformed``. Raises Invalid (``bad_schema``)."""
+        decode = self._pipeline.decode
+        schema = None if decode.schema is None else read_schema(self._pipeline.beside(decode.schema))
+        return decoded(raw, schema, format=decode.format)
+
+    def transform(self, rows: DataFrame) -> DataFrame:
+        """The steps, then one row for each key. Raises Invalid (``bad_step``) naming the line of what failed."""
+        for number, step in enumerate(self._pipeline.step):
+            key = next(name for name in ("python", "file", "sql") if getattr(step, name) is not None)
+            path = ("step", number, key)
+            with self.blaming(path):
+                if step.python is not None:
+                    rows = _applied(load_function(step.python, beside=self._pipeline.file.parent), rows)
+                else:
+                    rows = _analyzed(self._views.run(rows, query_of(self._pipeline, step), number=number))
+        return self._deduplicated(rows)
+
+    @contextmanager
+    def blaming(self, path: KeyPath) -> Iterator[None]:
+        """Turn what fails inside into an error at that key of the pipeline file."""
+        try:
+            yield
+        except TenureError:
+            raise
+        except Exception as error:  # Spark's parser and analyzer, or a function of the user's
+            problem = self._pipeline.located.problem(path, f"{path[-1]}: {_reason(error)}")
+            raise refused([problem], code="bad_step") from error
+
+    def _deduplicated(self, rows: DataFrame) -> DataFrame:
+        wanted = self._pipeline.deduplicate
+        if wanted is None:
+            return rows
+        missing = [name for name in (*wanted.keys, *_PLACE) if name not in rows.columns]
+        if missing:
+            raise refused(
+                [self._pipeline.located.problem(("deduplicate", "keys"), f"the rows have no {', '.join(missing)}")],
+                code="bad_step",
+            )
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        order = [f.col(name).desc() if wanted.keep == "last" else f.col(name).asc() for name in _PLACE]
+        rank = f.row_number().over(Window.partitionBy(*wanted.keys).orderBy(*order))
+        return rows.withColumn("_rank", rank).where(f.col("_rank") == 1).drop("_rank")
+
+
+def empty_range(spark: SparkSession) -> DataFrame:
+    """The raw columns without a row, to see whether a pipeline can be planned at all."""
+    from tenure.spark.columns import spark_schema
+
+    return spark.createDataFrame([], spark_schema())
+
+
+def _applied(function: Callable[[Any], Any], rows: DataFrame) -> DataFrame:
+    found = function(rows)
+    if not hasattr(found, "columns") or not hasattr(found, "schema"):
+        raise Invalid(f"the function gave {type(found).__name__}, not a DataFrame", code="bad_step")
+    return _analyzed(found)
+
+
+def _analyzed(rows: DataFrame) -> DataFrame:
+    """The same rows; a plan that cannot be is told now, also by a server that plans late."""
+    rows.schema  # noqa: B018
+    return rows
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Spark says, without the plan behind it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return " ".join(text.split())[:500]
+
+
+def without_malformed(rows: DataFrame) -> DataFrame:
+    """The rows of entries that fit."""
+    return rows.where(f"{MALFORMED} IS NULL").drop(MALFORMED)

@@ -1,0 +1,80 @@
+"""The schedule ``streaming``: one query of Spark's, from the buffer through the pipeline into its tables."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tenure.buffer.lag import Lag
+from tenure.buffer.sinks import Commit
+from tenure.spark.mover import Done, OnRange, Summary
+from tenure.spark.pipeline.config import Pipeline, url_of
+from tenure.spark.pipeline.outputs import Outputs
+from tenure.spark.plan import Planned
+from tenure.spark.streaming import register, write_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["stream"]
+
+_LOOK_EVERY_S: Final = 0.2
+_IDLE_WITHIN_S: Final = 60
+
+
+def stream(
+    spark: SparkSession, pipeline: Pipeline, outputs: Outputs, *, stop: threading.Event, on_range: OnRange
+) -> None:
+    """Run until ``stop`` is set, and end between two micro-batches. Raises Invalid (``spark_too_old``) below Spark 4.2,
+    and what the query failed with.
+    """
+    register(spark)
+    source, schedule = pipeline.source, pipeline.schedule
+    assert schedule.checkpoint is not None
+    frame = (
+        spark.readStream.format("tenure-buffer")
+        .option("path", pipeline.buffer_url)
+        .option("group", source.group)
+        .option("maxEntriesPerTrigger", str(source.entries_max))
+        .option("maxBytesPerTrigger", str(source.bytes_max))
+        .load()
+    )
+    outputs.on_write = _teller(on_range)
+    query = write_stream(
+        frame,
+        outputs,
+        checkpoint=url_of(schedule.checkpoint, pipeline.file),
+        trigger={"processingTime": f"{schedule.every_ms} milliseconds"},
+    )
+    while query.isActive and not stop.wait(_LOOK_EVERY_S):
+        pass
+    _stop_when_idle(query)
+    error = query.exception()
+    if error is not None:
+        raise error
+
+
+def _teller(on_range: OnRange) -> Callable[[Commit], None]:
+    """Tells of every micro-batch that was written."""
+    began_s = time.monotonic()
+    summary = Summary()
+
+    def tell(commit: Commit) -> None:
+        nonlocal summary
+        planned = Planned(commit.buffer, commit.low, commit.high, ())
+        summary = summary.plus(planned, time.monotonic() - began_s)
+        on_range(Done(planned, 0.0, summary, Lag(0, 0)))
+
+    return tell
+
+
+def _stop_when_idle(query: StreamingQuery) -> None:
+    """Let a micro-batch that is under way come to its end, for a while; one that is cut off is only run again."""
+    until_s = time.monotonic() + _IDLE_WITHIN_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
+        time.sleep(_LOOK_EVERY_S)
+    if query.isActive:
+        query.stop()

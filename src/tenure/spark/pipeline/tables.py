@@ -1,0 +1,171 @@
+"""Which sink a pipeline file means: its arguments are checked by making it, which starts nothing."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.errors import Invalid, TenureError
+from tenure.spark.located import Problem
+from tenure.spark.pipeline.config import Pipeline, SinkTable
+
+if TYPE_CHECKING:
+    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.protocol import SparkSink
+
+__all__ = ["check_sink", "make_sink", "place_of", "side_table"]
+
+_NEEDED: Final = {
+    "parquet": ("path",),
+    "delta": (),
+    "iceberg": ("table",),
+    "postgres": ("url", "table"),
+    "topic": ("url", "topic", "staging"),
+}
+_ALLOWED: Final = {
+    "parquet": ("partition_by",),
+    "delta": ("path", "table", "partition_by", "mode", "keys", "delete_when"),
+    "iceberg": ("partition_by", "mode", "keys", "delete_when"),
+    "postgres": ("url_env",),
+    "topic": ("url_env", "select"),
+}
+_ALWAYS: Final = ("kind", "options")
+
+
+def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
+    """What is wrong with the sink's section."""
+    at, sink = pipeline.located.problem, pipeline.sink
+    given = set(pipeline.located.values["sink"])
+    sound = True
+    for name in _NEEDED[sink.kind]:
+        if name not in given and not (name == "url" and "url_env" in given):
+            sound = False
+            also = " or url_env" if name == "url" else ""
+            yield at(("sink",), f'kind = "{sink.kind}" needs {name}{also}')
+    if sink.kind == "delta" and (sink.path is None) == (sink.table is None):
+        sound = False
+        yield at(("sink",), 'kind = "delta" needs a path or a table, one of them')
+    known = {*_NEEDED[sink.kind], *_ALLOWED[sink.kind], *_ALWAYS}
+    for name in given - known:
+        sound = False
+        yield at(("sink", name), f'{name} is of no use with kind = "{sink.kind}"')
+    if sink.mode == "merge" and not sink.keys:
+        sound = False
+        yield at(("sink", "mode"), 'mode = "merge" needs keys: the columns that name a row')
+    for name in ("keys", "delete_when"):
+        if name in given & known and sink.mode != "merge":
+            sound = False
+            yield at(("sink", name), f'{name} needs mode = "merge"')
+    if sink.url is not None and "@" in sink.url:
+        sound = False
+        yield at(("sink", "url"), "url: a secret does not belong into a file: name its variable with url_env")
+    if sink.url_env is not None and not os.environ.get(sink.url_env):
+        sound = False
+        yield at(("sink", "url_env"), f"url_env: the environment has no {sink.url_env}")
+    if sound:
+        try:
+            make_sink(pipeline)
+        except TenureError as error:
+            yield at(("sink",), error.message)
+
+
+def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:
+    """The sink of a pipeline, or the same with another table. Raises Invalid for what it does not take."""
+    sink = pipeline.sink
+    try:
+        return _MAKERS[sink.kind](pipeline, into)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "tenure":
+            raise
+        raise Invalid(f'kind = "{sink.kind}" needs {error.name}, which is not installed') from error
+
+
+def side_table(pipeline: Pipeline, path: str, *, kind: str, into: str | None = None) -> FileTable:
+    """A table beside the main one. What a backfill sets aside goes to one of its own."""
+    from tenure.spark.sinks.file_table import FileTable
+
+    suffix = "" if into is None else "-" + "".join(char if char.isalnum() else "-" for char in into).strip("-")
+    return FileTable(_where(pipeline, path) + suffix, name=f"{pipeline.name}.{kind}")
+
+
+def place_of(pipeline: Pipeline, into: str | None = None) -> str:
+    """Where the rows go, for people; never with a secret."""
+    sink = pipeline.sink
+    named = into or sink.path or sink.table or sink.topic
+    return f"{sink.kind} {named}"
+
+
+def _where(pipeline: Pipeline, path: str) -> str:
+    return path if "://" in path else str(pipeline.beside(path).absolute())
+
+
+def _parquet(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.file_table import FileTable
+
+    sink = pipeline.sink
+    assert sink.path is not None
+    return _made(FileTable, pipeline, _where(pipeline, into or sink.path), partition_by=sink.partition_by)
+
+
+def _delta(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.delta import DeltaSink
+
+    sink = pipeline.sink
+    where = into or sink.path
+    named = _merging(sink, partition_by=sink.partition_by)
+    if sink.path is None:
+        return _made(DeltaSink, pipeline, into or sink.table, **named)
+    assert where is not None
+    return _made(DeltaSink, pipeline, _where(pipeline, where), **named)
+
+
+def _iceberg(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.iceberg import IcebergSink
+
+    sink = pipeline.sink
+    return _made(IcebergSink, pipeline, into or sink.table, **_merging(sink, partition_by=sink.partition_by))
+
+
+def _postgres(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.postgres import PostgresSink
+
+    return _made(PostgresSink, pipeline, _url(pipeline.sink), into or pipeline.sink.table)
+
+
+def _merging(sink: SinkTable, **named: Any) -> dict[str, Any]:
+    return named | ({"merge_keys": sink.keys, "delete_when": sink.delete_when} if sink.mode == "merge" else {})
+
+
+def _url(sink: SinkTable) -> str:
+    return os.environ[sink.url_env] if sink.url_env is not None else str(sink.url)
+
+
+def _topic(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.pipeline.config import url_of
+    from tenure.spark.topic.sink import TopicSink
+
+    sink = pipeline.sink
+    assert sink.staging is not None
+    staging = url_of(sink.staging, pipeline.file)
+    return _made(TopicSink, pipeline, _url(sink), into or sink.topic, staging=staging, select=sink.select)
+
+
+def _made(kind: Callable[..., SparkSink], pipeline: Pipeline, *arguments: Any, **named: Any) -> SparkSink:
+    """The sink with the options of the file; those that it does not have are refused by name."""
+    known = inspect.signature(kind).parameters
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
+    for name in pipeline.sink.options:
+        if name in named or name == "name" or (name not in known and not open_ended):
+            raise Invalid(f"options.{name} is no option of this sink")
+    return kind(*arguments, name=pipeline.name, **named, **pipeline.sink.options)
+
+
+_MAKERS: Final[dict[str, Callable[[Pipeline, str | None], SparkSink]]] = {
+    "parquet": _parquet,
+    "delta": _delta,
+    "iceberg": _iceberg,
+    "postgres": _postgres,
+    "topic": _topic,
+}
