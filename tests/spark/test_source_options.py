@@ -53,6 +53,11 @@ def test_a_bad_option_is_refused_and_named(name: str, value: str):
     assert (caught.value.code, caught.value.detail["option"]) == ("bad_option", name)
 
 
+def test_an_option_is_named_as_it_is_written_in_the_reference():
+    with pytest.raises(Invalid, match="option maxEntriesPerTrigger must be"):
+        SourceOptions.parse({"path": URL, "maxentriespertrigger": "0"})
+
+
 def test_the_url_is_needed_once():
     with pytest.raises(Invalid, match="option path is missing"):
         SourceOptions.parse({})
@@ -128,6 +133,12 @@ def test_a_micro_batch_without_anything_from_the_buffer_has_no_range(tmp_path: P
     assert offsets_of(str(tmp_path), 1) is None
 
 
+def test_both_formats_of_spark_s_offset_log_are_read():
+    offset = '{"seq": 3, "low": 0, "buffer": "b"}'
+    for head, line in ((HEAD, offset), (HEAD.replace("v1", "v2"), f"0:{offset}\n1:-\n2:{{}}")):
+        assert parse_offsets((head + line).encode()) == Offset(3, 0, "b")
+
+
 def test_a_query_of_two_buffers_has_no_range_of_its_own():
     line = '{"seq": 3, "low": 0, "buffer": "b"}\n'
     with pytest.raises(Invalid) as caught:
@@ -136,7 +147,7 @@ def test_a_query_of_two_buffers_has_no_range_of_its_own():
 
 
 def test_a_file_that_is_not_spark_s_is_refused():
-    for data in (b"", b"v1", b"{}\n{}\n{}"):
+    for data in (b"", b"v1", b"{}\n{}\n{}", b"v3\n{}\n{}"):
         with pytest.raises(Corrupt):
             parse_offsets(data)
 

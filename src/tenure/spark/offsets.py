@@ -8,6 +8,7 @@ it is run. The buffer's id is there so that a checkpoint that is used with anoth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from tenure.errors import Corrupt, Invalid, NotFound
 __all__ = ["Offset", "StreamRange", "checkpoint_store_url", "offsets_of", "parse_offsets"]
 
 _OFFSETS_BYTES_MAX = 4 << 20
+_FORMATS = ("v1", "v2")
+_NAMED = re.compile(r"^[^{:]+:(?={)")  # format 2 writes each source's name before its offset
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -85,10 +88,10 @@ def offsets_of(checkpoint: str, batch_id: int) -> StreamRange | None:
 
 
 def parse_offsets(data: bytes) -> Offset | None:
-    """The buffer's offset in a file of Spark's offset log; None where the buffer had none yet."""
+    """The buffer's offset in a file of Spark's offset log, of format 1 or 2; None where the buffer had none yet."""
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or not lines[0].startswith("v"):
-        raise Corrupt("this is no file of Spark's offset log", code="checkpoint_damaged")
+    if len(lines) < 2 or lines[0] not in _FORMATS:
+        raise Corrupt("this is no file of Spark's offset log, or a format to come", code="checkpoint_damaged")
     found = [offset for line in lines[2:] if (offset := _offset_in(line)) is not None]
     if len(found) > 1:
         raise Invalid("the query reads several buffers: a range names one", code="several_buffers")
@@ -97,7 +100,7 @@ def parse_offsets(data: bytes) -> Offset | None:
 
 def _offset_in(line: str) -> Offset | None:
     try:
-        return msgspec.json.decode(line, type=Offset)
+        return msgspec.json.decode(_NAMED.sub("", line), type=Offset)
     except msgspec.DecodeError:  # another source's, or "-" for none
         return None
 

@@ -44,16 +44,15 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises Invalid (``bad_option``) and names the option.
         """
-        given = {name.lower(): (name, str(value).strip()) for name, value in options.items()}
         found: dict[str, Any] = {}
-        for lower, (name, value) in given.items():
-            if lower not in _OPTIONS:
-                raise _bad(name, f"is not one of tenure-buffer's: {', '.join(_SPELLING)}")
-            field, read = _OPTIONS[lower]
+        for given, value in options.items():  # Spark hands names over in lower case
+            if (name := _SPELLING.get(given.lower())) is None:
+                raise _bad(given, f"is not one of tenure-buffer's: {', '.join(_OPTIONS)}")
+            field, read = _OPTIONS[name]
             if field in found:
                 raise _bad(name, "is given twice: `path` and `url` mean the same")
             try:
-                found[field] = read(value)
+                found[field] = read(str(value).strip())
             except ValueError as error:
                 raise _bad(name, f"{error}, not {value!r}") from None
         if "url" not in found:
@@ -137,7 +136,7 @@ def _text(value: str) -> str:
     return value
 
 
-_SPELLING: dict[str, tuple[str, Callable[[str], Any]]] = {
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("url", _text),
     "url": ("url", _text),
     "group": ("group", _text),
@@ -150,4 +149,4 @@ _SPELLING: dict[str, tuple[str, Callable[[str], Any]]] = {
     "pollMs": ("poll_ms", _number(1, 60_000)),
     "partitions": ("partitions", _number(1, 10_000)),
 }
-_OPTIONS = {name.lower(): reading for name, reading in _SPELLING.items()}
+_SPELLING = {name.lower(): name for name in _OPTIONS}
