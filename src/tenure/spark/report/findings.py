@@ -65,7 +65,7 @@ def _returned(figures: Figures) -> Iterator[Finding]:
     if not claimed or returned < RETURNED_NOTED * claimed:
         return
     most = figures.returns[0] if figures.returns else None
-    why = f"; the most common reason is “{_name(most.reason)}”, in {_name(most.queue)}" if most is not None else ""
+    why = f"; the most common reason is {_name(most.reason)}, in {_name(most.queue)}" if most is not None else ""
     hint = ""
     if figures.all.expired > figures.all.released:
         hint = " Leases run out where workers die, or take longer than the lease lasts."
@@ -78,7 +78,7 @@ def _open(figures: Figures) -> Iterator[Finding]:
         left = row.held + row.waiting
         if left >= OPEN_JOBS_MIN and left >= OPEN_NOTED * row.produced:
             part = f" ({share(left, row.produced)} of the number produced)" if left < row.produced else ""
-            yield Finding("warn", f"{_name(row.queue)}: {_jobs(left)} still open at the end{part}.", "queues")
+            yield Finding("warn", f"{_jobs(left)} of {_name(row.queue)} still open at the end{part}.", "queues")
             return
 
 
@@ -127,4 +127,4 @@ def _jobs(number: int) -> str:
 
 
 def _name(name: str | None) -> str:
-    return shortened(name or "(no reason given)")
+    return f"“{shortened(name)}”" if name else "no reason given"

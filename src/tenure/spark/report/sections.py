@@ -13,6 +13,7 @@ from tenure.spark.report.units import amount, clock, duration, moment, share
 __all__ = ["sections"]
 
 _REASONS_SHOWN: Final = 10
+_JOBS_SHOWN: Final = 10
 _WORKERS_SHOWN: Final = 12
 _HOW: Final = {"released": "given back", "expired": "lease ran out", "dead_lettered": "dead at once"}
 _OUTCOMES: Final = {"done": "done", "dead": "dead letter", "moved": "moved", "held": "in hand", "waiting": "waiting"}
@@ -73,9 +74,9 @@ def _durations(figures: Figures, measure: str, colour: str, title: str, about: s
     values = [counts.get(edge, 0) for edge in edges]
     hints = [f"from {duration(edge)}: {value:,} jobs" for edge, value in zip(edges, values, strict=True)]
     percentiles = [
-        ("half of them within", about_all.p50_ms),
-        ("9 in 10", about_all.p90_ms),
-        ("99 in 100", about_all.p99_ms),
+        ("half within", about_all.p50_ms),
+        ("90 % within", about_all.p90_ms),
+        ("99 % within", about_all.p99_ms),
         ("longest", about_all.max_ms),
     ]
     points = words(tag("li", f"{name} ", tag("b", duration(value))) for name, value in percentiles)
@@ -149,14 +150,14 @@ def _deliveries(figures: Figures) -> Html:
     rows = [
         plot.Bar(
             "never" if each.low == 0 else "once" if each.low == 1 else f"{deliveries_label(each.low)} times",
-            [("acked", each.done), ("dead", each.dead), ("released", each.jobs - each.done - each.dead)],
+            [("acked", each.done), ("dead", each.dead), ("open", each.jobs - each.done - each.dead)],
             f"{amount(each.jobs)} · {share(each.jobs, total)}",
         )
         for each in figures.deliveries
     ]
     legend = words(
         tag("li", tag("i", class_=colour), name)
-        for colour, name in (("acked", "done"), ("dead", "dead letter"), ("released", "open, or moved"))
+        for colour, name in (("acked", "done"), ("dead", "dead letter"), ("open", "open, or moved"))
     )
     about = "How often a job was handed out. Once is what one wants."
     return card("Deliveries per job", tag("ul", legend, class_="legend"), plot.bars(rows), about=about)
@@ -190,7 +191,7 @@ def _poison(figures: Figures) -> Html:
             each.reason or "–",
             moment(each.last_ms),
         )
-        for each in figures.poison
+        for each in figures.poison[:_JOBS_SHOWN]
     ]
     heads = ("queue", "job#", "deliveries#", "now", "last reason", "last seen (UTC)")
     about = "The jobs that were delivered most often. Look at their data: tenure inspect QUEUE JOB."

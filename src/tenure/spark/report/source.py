@@ -5,7 +5,6 @@ A report takes no part in the buffer: it is no consumer, fences none, and keeps 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -88,7 +87,7 @@ def find_events(where: str, *, since_ms: int | None = None) -> BufferEvents | Ta
         return TableEvents(url)
     if urlsplit(url).scheme not in ("file", "s3", "gs", "az"):
         return TableEvents(url)
-    descriptors = asyncio.run(_descriptors(url, since_ms=since_ms))
+    descriptors = _batches(url, since_ms=since_ms)
     if not descriptors:
         raise NotFound(f"{where} holds no events of that time: is the export running?", code="nothing_to_report")
     return BufferEvents(url, _by_log(descriptors))
@@ -97,6 +96,12 @@ def find_events(where: str, *, since_ms: int | None = None) -> BufferEvents | Ta
 def _directory(url: str) -> Path | None:
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _batches(url: str, *, since_ms: int | None) -> list[Descriptor]:
+    from tenure.buffer.loop import background
+
+    return background().run(_descriptors(url, since_ms=since_ms))
 
 
 async def _descriptors(url: str, *, since_ms: int | None) -> list[Descriptor]:

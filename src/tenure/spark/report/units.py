@@ -23,7 +23,7 @@ def amount(number: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A duration with two digits or more that matter: ``7 ms``, ``1.4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    """A duration, to two digits or more: ``7 ms``, ``1.4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
     if ms is None:
         return "–"
     for limit, divisor, unit in ((1_000, 1, "ms"), (60_000, 1_000, "s"), (3_600_000, 60_000, "min")):
@@ -33,7 +33,7 @@ def duration(ms: float | None) -> str:
 
 
 def _two(number: float) -> str:
-    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+    return f"{number:,.0f}" if number >= 9.95 else f"{number:.1f}".removesuffix(".0")
 
 
 def share(part: float, whole: float) -> str:
