@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tenure.errors import Corrupt, Invalid, NotFound
 from tenure.spark.offsets import Offset, StreamRange, checkpoint_store_url, offsets_of, parse_offsets
 from tenure.spark.plan import Limits
 from tenure.spark.source_options import Budget, SourceOptions
+from tenure.spark.streaming import register, write_stream
 
 URL = "file:///somewhere"
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
@@ -157,3 +159,53 @@ def test_checkpoints_are_found_where_spark_finds_them():
     assert checkpoint_store_url("gs://bucket/a") == "gs://bucket/a"
     assert checkpoint_store_url("file:/a b") == "file:///a%20b"
     assert checkpoint_store_url("/a b") == "file:///a%20b"
+
+
+class Old:
+    version = "4.1.4"
+
+
+class Frame:
+    """A stream that keeps the function it is to be written by."""
+
+    def __init__(self) -> None:
+        self.write: Any = None
+
+    @property
+    def writeStream(self) -> Frame:  # noqa: N802
+        return self
+
+    def foreachBatch(self, write: Any) -> Frame:  # noqa: N802
+        self.write = write
+        return self
+
+    def option(self, name: str, value: str) -> Frame:
+        return self
+
+    def start(self) -> None:
+        pass
+
+    def isEmpty(self) -> bool:  # noqa: N802
+        return False
+
+
+def test_a_spark_that_is_too_old_is_told_what_to_use():
+    with pytest.raises(Invalid, match=r"4\.1\.4: use tenure\.spark\.ingest") as caught:
+        register(Old())  # type: ignore[arg-type]
+    assert caught.value.code == "spark_too_old"
+
+
+def test_a_checkpoint_that_cannot_be_read_from_here_is_refused_before_the_query_starts():
+    frame: Any = Frame()
+    with pytest.raises(Invalid, match="hdfs"):
+        write_stream(frame, None, checkpoint="hdfs://name/a")  # type: ignore[arg-type]
+    assert frame.write is None
+
+
+def test_rows_that_no_range_can_name_are_refused(tmp_path: Path):
+    written(tmp_path, '{"seq": 3, "low": 3, "buffer": "b"}')
+    frame: Any = Frame()
+    write_stream(frame, None, checkpoint=str(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(Invalid) as caught:
+        frame.write(frame, 0)
+    assert caught.value.code == "rows_without_range"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.sinks import Commit
+from tenure.buffer.store import open_store
 from tenure.errors import Invalid
 from tenure.spark.offsets import checkpoint_store_url, offsets_of
 from tenure.spark.sinks.protocol import SparkSink
@@ -57,7 +58,7 @@ def write_stream(
     other. Steps that keep state belong in no ``transform``. Raises Invalid for a checkpoint whose files cannot be read
     from here.
     """
-    checkpoint_store_url(checkpoint)
+    open_store(checkpoint_store_url(checkpoint))
 
     def write(rows: DataFrame, batch_id: int) -> None:
         range_ = offsets_of(checkpoint, batch_id)
