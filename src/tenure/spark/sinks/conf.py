@@ -1,0 +1,39 @@
+"""Settings of a session that only one write may see.
+
+Delta and Iceberg take the identity of a MERGE from the session, not from the statement. A session has one set of
+settings for all of its threads, so a session writes one thing at a time: writes of Tenure wait for each other here, and
+a thread that writes to the same table through the same session by other means has to keep away meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["borrowed_conf"]
+
+_one_at_a_time = threading.RLock()
+
+
+@contextmanager
+def borrowed_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings; what they were before comes back in any case. Without any, it only waits until
+    nobody else has borrowed them.
+    """
+    with _one_at_a_time:
+        before = {key: spark.conf.get(key, None) for key in settings}
+        try:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)

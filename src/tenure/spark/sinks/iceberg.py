@@ -1,0 +1,247 @@
+"""An Iceberg table as a sink, through Iceberg's own connector for Spark.
+
+Rows are staged as a snapshot that no reader sees, under the identity of the commit, and then published
+(write–audit–publish). Iceberg refuses to publish an identity twice, so neither a repeat nor a driver that was given up
+for dead adds anything. A MERGE can be published only where nobody changed the table since it was staged; else it is
+done again. What dead attempts have staged is invisible, and goes with ``expire_snapshots``.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tenure.buffer.sinks import Commit
+from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
+from tenure.spark.sinks.conf import borrowed_conf
+from tenure.spark.sinks.iceberg_marker import property_of, published_high, wap_id_of
+from tenure.spark.sinks.merge import ORDER_BY, Merge, merge_of, quoted
+from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.refusals import condition_of, refusal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["IcebergSink"]
+
+_PACKAGES = {
+    (3, 5): "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
+    (4, 0): "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    (4, 1): "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+}
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_TABLE = re.compile(r"[\w-]+(?:\.[\w-]+){2,}")
+_STAGED = "write.wap.enabled"
+
+
+class IcebergSink:
+    """Rows go to the Iceberg table ``catalog.database.table``. The catalog is the session's own; with ``warehouse``, a
+    directory, it is one of files, for local use.
+
+    Without ``merge_keys`` rows are appended. With them the newest row of each key, by ``order_by``, replaces what the
+    table holds under that key, and is deleted where ``delete_when``, SQL over the columns of the rows, is true of it.
+    ``evolve`` lets columns join the table. The table is made where it is not there. Raises Invalid for arguments that
+    contradict each other.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        name: str = "iceberg",
+        schema_version: int = 1,
+        partition_by: Sequence[str] = (),
+        merge_keys: Sequence[str] = (),
+        delete_when: str | None = None,
+        order_by: Sequence[str] = ORDER_BY,
+        evolve: bool = True,
+        warehouse: str | None = None,
+    ) -> None:
+        if not _TABLE.fullmatch(table):
+            raise Invalid(f"an Iceberg table is named catalog.database.table, not {table!r}")
+        if isinstance(partition_by, str):
+            raise Invalid("partition_by is a list of columns")
+        self.name = name
+        self.schema_version = schema_version
+        self._parts = table.split(".")
+        self._partition_by = tuple(partition_by)
+        self._merge = merge_of(merge_keys, delete_when=delete_when, order_by=order_by)
+        self._evolve = evolve
+        self._warehouse = warehouse
+
+    def __repr__(self) -> str:
+        return f"IcebergSink({'.'.join(self._parts)!r}, name={self.name!r})"
+
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """Iceberg's connector, and the catalog where ``warehouse`` asks for one. Raises Invalid (``no_connector``)
+        where Iceberg has none for that Spark.
+        """
+        if spark_version not in _PACKAGES:
+            known = ", ".join(f"{major}.{minor}" for major, minor in _PACKAGES)
+            raise Invalid(
+                f"Iceberg has no connector for Spark {spark_version[0]}.{spark_version[1]}, only for {known}. Small "
+                "tables can do without it: SmallIceberg",
+                code="no_connector",
+            )
+        return Needs((_PACKAGES[spark_version],), {"spark.sql.extensions": _EXTENSIONS} | self._catalog())
+
+    def _catalog(self) -> dict[str, str]:
+        """The settings of a catalog of files, where the sink is to have its own."""
+        if self._warehouse is None:
+            return {}
+        key = f"spark.sql.catalog.{self._parts[0]}"
+        return {key: _CATALOG, f"{key}.type": "hadoop", f"{key}.warehouse": self._warehouse}
+
+    def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
+        """The newest of our snapshots behind the main branch, or the table property where they have expired."""
+        return self._last(spark, buffer, self.name)
+
+    def write(self, frame: DataFrame, commit: Commit) -> None:
+        """Stage the rows, then publish them.
+
+        Raises Conflict (``sink_moved``), Invalid (``sink_rejected``) for rows that the table cannot take, Overloaded
+        (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
+        """
+        spark = frame.sparkSession
+        if self._merge is not None:
+            self._merge.check(frame.columns)
+        try:
+            if not is_held(commit, self._last(spark, commit.buffer, commit.sink)):
+                with borrowed_conf(spark, {}):  # not beside a write that is staged
+                    self._prepare(frame)
+                self._stage(frame, commit)
+                self._publish(spark, commit)
+            self._remember(spark, commit)
+        except TenureError:
+            raise
+        except Exception as error:
+            if is_held(commit, self._last(spark, commit.buffer, commit.sink)):
+                return
+            raise refusal(error, commit) from error
+
+    # The marker
+
+    def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
+        if not self._refreshed(spark):
+            return None
+        known = self._properties(spark).get(property_of(buffer, sink))
+        published = published_high(spark, self._target, buffer=buffer, sink=sink)
+        return max((high for high in (published, int(known) if known else None) if high is not None), default=None)
+
+    def _refreshed(self, spark: SparkSession) -> bool:
+        """Whether the table is there. Iceberg's catalogs keep tables in memory: what other drivers have committed
+        since shows only behind a refresh.
+        """
+        for key, value in self._catalog().items():
+            if spark.conf.get(key, None) is None:  # a session that was not started for this sink
+                spark.conf.set(key, value)
+        if not spark.catalog.tableExists(".".join(self._parts)):
+            return False
+        spark.sql(f"REFRESH TABLE {self._target}")
+        return True
+
+    def _properties(self, spark: SparkSession) -> dict[str, str]:
+        return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {self._target}").collect()}
+
+    def _remember(self, spark: SparkSession, commit: Commit) -> None:
+        """Repeat the sequence in the table's properties, for the day when our snapshots have expired."""
+        key = property_of(commit.buffer, commit.sink)
+        if int(self._properties(spark).get(key, "-1")) < commit.high:
+            self._set_property(spark, key, str(commit.high))
+
+    def _set_property(self, spark: SparkSession, key: str, value: str) -> None:
+        spark.sql(f"ALTER TABLE {self._target} SET TBLPROPERTIES ('{_escaped(key)}' = '{value}')")
+
+    # The table
+
+    @property
+    def _target(self) -> str:
+        """The table as SQL spells it."""
+        return ".".join(map(quoted, self._parts))
+
+    def _prepare(self, frame: DataFrame) -> None:
+        """Make the table, or let the rows' new columns join it; both are commits of their own, without rows."""
+        spark = frame.sparkSession
+        if not self._refreshed(spark):
+            self._create(frame)
+        elif self._properties(spark).get(_STAGED) != "true":
+            self._set_property(spark, _STAGED, "true")
+        there = {column.lower() for column in spark.table(self._target).columns}
+        new = [field for field in frame.schema.fields if field.name.lower() not in there]
+        if not new:
+            return
+        if not self._evolve:
+            names = ", ".join(field.name for field in new)
+            raise Invalid(f"the table has no {names}, and evolve is off", code="sink_rejected")
+        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in new)
+        spark.sql(f"ALTER TABLE {self._target} ADD COLUMNS ({columns})")
+
+    def _create(self, frame: DataFrame) -> None:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F  # noqa: N812
+
+        writer = frame.sparkSession.createDataFrame([], frame.schema).writeTo(self._target).using("iceberg")
+        if self._partition_by:
+            first, *others = (F.col(quoted(column)) for column in self._partition_by)
+            writer = writer.partitionedBy(first, *others)
+        try:
+            writer.tableProperty(_STAGED, "true").create()
+        except AnalysisException as error:
+            if condition_of(error) != "TABLE_OR_VIEW_ALREADY_EXISTS":  # another driver was faster
+                raise
+
+    # The rows
+
+    def _stage(self, frame: DataFrame, commit: Commit) -> None:
+        """Write the rows into a snapshot that the main branch does not know."""
+        spark = frame.sparkSession
+        with borrowed_conf(spark, {"spark.wap.id": wap_id_of(commit)}):
+            if self._merge is None:
+                self._append(frame)
+            else:
+                self._merge_rows(frame, self._merge)
+
+    def _append(self, frame: DataFrame) -> None:
+        frame.writeTo(self._target).append()
+
+    def _merge_rows(self, frame: DataFrame, merge: Merge) -> None:
+        view = f"tenure_{uuid.uuid4().hex}"
+        merge.newest(frame).createOrReplaceTempView(view)
+        try:
+            frame.sparkSession.sql(merge.statement(self._target, view, frame.columns))
+        finally:
+            frame.sparkSession.catalog.dropTempView(view)
+
+    def _publish(self, spark: SparkSession, commit: Commit) -> None:
+        """Make the newest snapshot that was staged for the commit a part of the main branch.
+
+        By its number, not by its identity: ``publish_changes`` refuses an identity that was staged twice, and a dead
+        driver may have staged it before.
+        """
+        staged = (
+            spark.table(f"{self._target}.snapshots")
+            .where(f"summary['wap.id'] = '{_escaped(wap_id_of(commit))}'")
+            .orderBy("committed_at", ascending=False)
+            .select("snapshot_id", "parent_id")
+            .head()
+        )
+        if staged is None:
+            raise Indeterminate(f"{commit} was staged, but the table does not show it: repeat it")
+        # A MERGE that only inserts is an append to Iceberg, which would publish it behind another writer's rows.
+        if self._merge is not None and staged["parent_id"] != self._head(spark):
+            raise Overloaded(f"another writer changed the table while {commit} was merged", code="table_busy")
+        catalog, table = quoted(self._parts[0]), ".".join(map(quoted, self._parts[1:]))
+        spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged['snapshot_id']})").collect()
+
+    def _head(self, spark: SparkSession) -> int | None:
+        """The snapshot that the main branch ends at."""
+        main = spark.table(f"{self._target}.refs").where("name = 'main'").select("snapshot_id").head()
+        return None if main is None else int(main["snapshot_id"])
+
+
+def _escaped(text: str) -> str:
+    """Text as it stands between single quotes in SQL."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")

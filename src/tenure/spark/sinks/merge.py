@@ -1,0 +1,96 @@
+"""MERGE by key: what a range does to a table whose rows are told apart by their keys.
+
+Of a range only the newest row of each key counts, by the place it had in the buffer. Rows in the table carry that place
+too, so an older row never takes the place of a newer one. What makes a repeat harmless is not this, but the marker that
+the sink commits with the MERGE: a key that was deleted leaves nothing to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tenure.errors import Invalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ORDER_BY", "Merge", "merge_of", "quoted"]
+
+ORDER_BY = ("_seq", "_index")
+_RANK = "__tenure_rank"
+_DELETE = "__tenure_delete"
+
+
+class Merge:
+    """Rows of the same ``keys`` replace each other, the greatest ``order_by`` last; ``delete_when`` is SQL over the
+    columns of the rows, true for those that take their key's row away.
+
+    ``order_by`` must tell the rows of a key apart. Where a transformation makes several rows of one entry, name one
+    column more. NULL is a key like any other.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], *, delete_when: str | None = None, order_by: Sequence[str] = ORDER_BY
+    ) -> None:
+        if isinstance(keys, str) or isinstance(order_by, str):
+            raise Invalid("merge_keys and order_by are lists of columns")
+        if not keys or not order_by:
+            raise Invalid("a MERGE needs columns for merge_keys and for order_by")
+        self.keys = tuple(keys)
+        self.order_by = tuple(order_by)
+        self.delete_when = delete_when
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raises Invalid where rows of these columns lack a key, or what orders them."""
+        known = {column.lower() for column in columns}
+        if missing := [column for column in (*self.keys, *self.order_by) if column.lower() not in known]:
+            raise Invalid(f"the rows have no {', '.join(missing)}, which the MERGE needs", code="sink_rejected")
+
+    def newest(self, frame: DataFrame) -> DataFrame:
+        """The newest row of each key, with a column that says whether it is a delete."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F  # noqa: N812
+
+        newest_first = [F.col(quoted(column)).desc() for column in self.order_by]
+        window = Window.partitionBy(*map(quoted, self.keys)).orderBy(*newest_first)
+        rows = frame
+        if self.delete_when is not None:
+            rows = rows.withColumn(_DELETE, F.coalesce(F.expr(self.delete_when).cast("boolean"), F.lit(False)))
+        return rows.withColumn(_RANK, F.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
+
+    def statement(self, target: str, source: str, columns: Sequence[str]) -> str:
+        """The MERGE of ``source``, which `newest` gave, into ``target``; both as SQL spells them."""
+        names = [quoted(column) for column in columns]
+        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quoted, self.keys))
+        clauses = [f"MERGE INTO {target} AS t USING {source} AS s ON {same_key}"]
+        older = self._older()
+        if self.delete_when is not None:
+            clauses.append(f"WHEN MATCHED AND {older} AND s.{_DELETE} THEN DELETE")
+        changes = ", ".join(f"t.{name} = s.{name}" for name in names)
+        clauses.append(f"WHEN MATCHED AND {older} THEN UPDATE SET {changes}")
+        kept = f" AND NOT s.{_DELETE}" if self.delete_when is not None else ""
+        values = ", ".join(f"s.{name}" for name in names)
+        clauses.append(f"WHEN NOT MATCHED{kept} THEN INSERT ({', '.join(names)}) VALUES ({values})")
+        return "\n".join(clauses)
+
+    def _older(self) -> str:
+        """Whether the table's row stands before the other; one without a place, from before this MERGE, does."""
+        condition = "false"
+        for name in map(quoted, reversed(self.order_by)):
+            condition = f"(t.{name} < s.{name} OR (t.{name} = s.{name} AND {condition}))"
+        return f"coalesce({condition}, true)"
+
+
+def merge_of(keys: Sequence[str], *, delete_when: str | None, order_by: Sequence[str]) -> Merge | None:
+    """The MERGE that a sink's arguments mean, None for a table that is appended to. Raises Invalid."""
+    if keys:
+        return Merge(keys, delete_when=delete_when, order_by=order_by)
+    if delete_when is not None:
+        raise Invalid("delete_when needs merge_keys: a table that is only appended to deletes nothing")
+    return None
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
