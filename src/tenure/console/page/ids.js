@@ -6,7 +6,7 @@ const HUES = 8; // classes hue-0 to hue-7 in the style sheet
 export function hueOf(node) {
   let hash = 0;
   for (let i = 0; i < node.length; i++) hash = (hash * 31 + node.charCodeAt(i)) >>> 0;
-  return `hue-${(hash ^ (hash >>> 7)) % HUES}`;
+  return `hue-${((hash ^ (hash >>> 7)) >>> 0) % HUES}`;
 }
 
 /** At most three characters that stand for a worker: worker-12 is w12, alice is ali. */

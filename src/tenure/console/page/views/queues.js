@@ -68,6 +68,7 @@ export function show(outlet) {
   };
   const draw = ({ topics, next_cursor: more }) => {
     const queues = topics.filter((topic) => topic.queue);
+    for (const name of histories.keys()) if (!queues.some((queue) => queue.topic === name)) histories.delete(name);
     for (const topic of queues) {
       if (!histories.has(topic.topic)) histories.set(topic.topic, new History());
       histories.get(topic.topic).add(topic, performance.now());

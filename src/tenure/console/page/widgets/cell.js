@@ -1,7 +1,7 @@
 // One job as a cell of the strip: bright where it can be had, dashed with its holder's badge where it is in flight.
 
 import { h, mark, say } from "../dom.js";
-import { duration, whole } from "../format.js";
+import { duration } from "../format.js";
 import { ring } from "./ring.js";
 
 const WORDS = { ready: "available", in_flight: "in flight", delayed: "delayed", parked: "parked" };
@@ -25,7 +25,7 @@ export function cell() {
     mark(element, "data-seq", job.seq);
     mark(element, "data-state", job.state);
     mark(element, "data-node", job.node);
-    say(seq, `#${job.seq < 100_000 ? job.seq : whole(job.seq)}`);
+    say(seq, nameOf(job.seq));
     tries.hidden = job.deliveries < 2;
     say(tries, `×${job.deliveries}`);
     if (job.state !== was) {
@@ -40,6 +40,13 @@ export function cell() {
     tick(now);
   };
   return { element, draw, tick };
+}
+
+/** A seq in the room of a cell; of a long one the end, which is what tells neighbours apart. */
+function nameOf(seq) {
+  const digits = String(seq);
+  if (digits.length < 5) return `#${digits}`;
+  return digits.length < 8 ? digits : `…${digits.slice(-6)}`;
 }
 
 /** What a screen reader says of a job. */

@@ -20,6 +20,7 @@ export function histogram(title, unit) {
     if (words === drawn) return;
     drawn = words;
     const used = usedBuckets(found);
+    mark(svg, "hidden", found.count ? null : "hidden");
     mark(svg, "aria-label", found.count ? `${title}: p50 ${unit(found.p50)}, p99 ${unit(found.p99)}` : `${title}: nothing yet`);
     swap(bars, ...used.map((bucket, i) => bar(bucket, i, used, unit)));
     swap(axis, ...labels(used, unit));

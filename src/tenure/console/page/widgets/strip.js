@@ -110,12 +110,11 @@ export function strip({ onOpen }) {
 /** Which jobs are drawn, and how many are not. */
 function choose(state, columns) {
   const jobs = [...state.cells.values()];
-  const room = columns * ROWS_MAX - PRODUCER_SLOTS;
   const everything = total(state);
-  if (jobs.length <= room && everything <= jobs.length) return { head: jobs, tail: [], hidden: 0 };
+  if (everything <= jobs.length && jobs.length <= columns * ROWS_MAX - PRODUCER_SLOTS) return { head: jobs, tail: [], hidden: 0 };
   const known = jobs.filter((job) => job.seq <= state.headEnd).length;
-  const tail = Math.min(state.tailMax, columns - PRODUCER_SLOTS, jobs.length - Math.min(known, room / 2));
-  const head = Math.min(known, room - GAP_SLOTS - tail, jobs.length - tail);
+  const head = Math.min(known, columns * (ROWS_MAX - 1)); // the last row has the number, the tail and the producers
+  const tail = Math.min(state.tailMax, columns - GAP_SLOTS - PRODUCER_SLOTS, jobs.length - head);
   const ends = { head: jobs.slice(0, head), tail: tail > 0 ? jobs.slice(-tail) : [] };
   return { ...ends, hidden: Math.max(0, everything - ends.head.length - ends.tail.length) };
 }

@@ -1,0 +1,136 @@
+"""The strip shows what the broker holds, as it happens: produce, claim, ack, nack, expiry, a worker that is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.conftest import Console, Queue
+from tests.http.serving import Running, environment
+
+WORKER = """
+import sys, urllib.request
+
+for line in urllib.request.urlopen(sys.argv[1]):
+    print(line, flush=True)
+"""
+
+
+def test_a_job_goes_from_bright_to_dashed_to_gone(console: Console, queue: Queue):
+    console.open(queue)
+    queue.produce("a", "b", "c")
+    expect(console.cells("ready")).to_have_count(3)
+    claim = queue.claim("w1", 2)
+    expect(console.cells("in_flight")).to_have_count(2)
+    expect(console.cell(1)).to_have_attribute("data-node", "w1")
+    expect(console.cell(1).locator(".ring-badge")).to_have_text("w1")
+    expect(console.worker("w1")).to_have_attribute("data-held", "2")
+    queue.send("ack", {"node": "w1", "lease_id": claim["lease_id"]})
+    expect(console.cells()).to_have_count(1)
+    expect(console.cell(3)).to_have_attribute("data-state", "ready")
+    console.expect_counts(ready=1, in_flight=0)
+
+
+def test_a_nack_with_a_delay_is_shown_and_ends(console: Console, queue: Queue):
+    queue.produce("a")
+    console.open(queue)
+    queue.claim("w1")
+    queue.send("nack", {"node": "w1", "seqs": [1], "delay_ms": 1_500, "reason": "busy"})
+    expect(console.cell(1)).to_have_attribute("data-state", "delayed")
+    console.expect_counts(delayed=1, ready=0)
+    expect(console.cell(1)).to_have_attribute("data-state", "ready")
+    console.expect_counts(delayed=0, ready=1)
+
+
+def test_an_expired_lease_gives_its_job_back_though_nobody_asks(console: Console, queue: Queue):
+    queue.produce("a")
+    console.open(queue)
+    queue.claim("w1", lease_ms=700)
+    expect(console.cell(1)).to_have_attribute("data-state", "in_flight")
+    expect(console.cell(1)).to_have_attribute("data-state", "ready")
+    console.expect_counts(ready=1, in_flight=0)
+    console.cell(1).click()
+    expect(console.page.locator(".story")).to_contain_text("lease ran out")
+
+
+def test_a_killed_worker_loses_its_jobs_at_once(console: Console, queue: Queue, server: Running):
+    queue.produce("a", "b", "c")
+    console.open(queue)
+    work = f"{server.url}/v0/topics/{queue.name}/work?node=doomed&max=2"
+    with subprocess.Popen([sys.executable, "-c", WORKER, work], stdout=subprocess.DEVNULL, env=environment()) as worker:
+        expect(console.cells("in_flight")).to_have_count(2)
+        expect(console.worker("doomed")).to_have_attribute("data-held", "2")
+        worker.send_signal(signal.SIGKILL)
+    expect(console.cells("ready")).to_have_count(3)
+    expect(console.worker("doomed")).to_have_count(0)
+    expect(console.cell(1)).to_have_accessible_name("Job 1, available")
+    console.cell(1).click()
+    expect(console.page.locator(".story")).to_contain_text("connection lost")
+
+
+def test_dead_letters_have_a_strip_of_their_own_and_a_way_back(console: Console, make_queue: Callable[..., Queue]):
+    queue = make_queue(max_deliveries=1, dead_letter="letters")
+    queue.produce({"n": 1})
+    console.open(queue)
+    queue.claim("w1")
+    queue.send("nack", {"node": "w1", "seqs": [1], "reason": "no such card", "dead": True})
+    console.expect_counts(dead_lettered=1, ready=0)
+    console.page.locator(".letters .cell").first.click()
+    dialog = console.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("no such card")
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(console.cell(2)).to_have_attribute("data-state", "ready")
+    expect(console.page.locator(".letters .cell")).to_have_count(0)
+
+
+def test_parked_jobs_stay_in_place_until_they_are_redriven(console: Console, make_queue: Callable[..., Queue]):
+    queue = make_queue(dlq_strategy="block")
+    queue.produce("a")
+    console.open(queue)
+    queue.claim("w1")
+    queue.send("nack", {"node": "w1", "seqs": [1], "reason": "broken", "dead": True})
+    expect(console.cell(1)).to_have_attribute("data-state", "parked")
+    console.expect_counts(parked=1)
+    console.cell(1).click()
+    console.button("Redrive").click()
+    expect(console.cell(1)).to_have_attribute("data-state", "ready")
+    console.expect_counts(parked=0, ready=1)
+
+
+def test_ten_thousand_jobs_are_a_window_and_a_number(console: Console, queue: Queue):
+    console.open(queue)
+    for _ in range(2):
+        queue.produce(*["x"] * 5_000)
+    console.expect_counts(ready=10_000)
+    expect(console.page.locator(".gap:visible")).to_contain_text("more")
+    drawn = console.cells().count()
+    assert drawn < 120
+    expect(console.page.locator(".gap:visible")).to_have_text(f"{10_000 - drawn:,} more")
+    expect(console.cell(10_000)).to_be_visible()
+    queue.claim("w1", 1_000)
+    console.expect_counts(ready=9_000, in_flight=1_000)
+    expect(console.worker("w1")).to_contain_text("holds 1,000")
+    queue.send("delete", {"before_seq": 9_999})  # no row tells of this: the next look does
+    expect(console.cells()).to_have_count(2)
+    console.expect_counts(ready=2, in_flight=0)
+
+
+def test_what_the_page_shows_is_what_the_api_says_after_a_storm(console: Console, queue: Queue):
+    console.open(queue)
+    for round_ in range(40):
+        queue.produce(*range(20))
+        claim = queue.claim(f"w{round_ % 3}", 15)
+        verb = ("ack", "ack", "nack", "extend")[round_ % 4]
+        queue.send(verb, {"node": f"w{round_ % 3}", "lease_id": claim["lease_id"]})
+    console.expect_counts(**{name: queue.about()[name] for name in ("ready", "in_flight", "delayed", "parked")})
+    strip = queue.client.get(f"/v0/topics/{queue.name}/strip?head=30").json()["head"]
+    expect(console.cells().first).to_have_attribute("data-seq", str(strip[0]["$seq"]))
+    shown = console.page.evaluate(
+        "[...document.querySelectorAll('.strip .cell[data-seq]')].slice(0, 30)"
+        ".map((cell) => [Number(cell.dataset.seq), cell.dataset.state])"
+    )
+    assert shown == [[job["$seq"], job["state"]] for job in strip[: len(shown)]]
