@@ -91,7 +91,7 @@ def drive(spark: SparkSession, sink: SparkSink, told: dict[str, Any]) -> Summary
         reader=told.get("reader", "auto"),
         limits=Limits(entries_max=told["entries_max"]),
         transform=TRANSFORMS[told.get("transform", "none")](told),
-        on_range=lambda done: print(f"range {told['case']} {done.planned.high}", flush=True),
+        on_range=lambda done: print(f"range {told['group']} {done.planned.high}", flush=True),
     )
 
 

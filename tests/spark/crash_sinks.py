@@ -6,6 +6,7 @@ A new sink is one more `Case`. Its table holds the raw columns that a job writes
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,64 @@ def read_postgres(spark: SparkSession, place: str) -> DataFrame:
     return reader.option("dbtable", f'"{table}"').load()
 
 
+def delta(place: str) -> SparkSink:
+    from tenure.spark.sinks.delta import DeltaSink
+
+    return DeltaSink(place)
+
+
+def merged_delta(place: str) -> SparkSink:
+    """Every row has a key of its own, so the table ends with the same rows as one that is appended to."""
+    from tenure.spark.sinks.delta import DeltaSink
+
+    return DeltaSink(place, merge_keys=["seq", "index"], order_by=["seq", "index"])
+
+
+def read_delta(spark: SparkSession, place: str) -> DataFrame:
+    return spark.read.format("delta").load(place)
+
+
+def small_delta(place: str) -> SparkSink:
+    from tenure.spark.sinks.small_delta import SmallDelta
+
+    return SmallDelta(place)
+
+
+def read_small_delta(spark: SparkSession, place: str) -> DataFrame:
+    from deltalake import DeltaTable
+
+    return spark.read.parquet(*DeltaTable(place).file_uris())
+
+
+def iceberg(place: str) -> SparkSink:
+    from tenure.spark.sinks.iceberg import IcebergSink
+
+    return IcebergSink(iceberg_table(place), warehouse=place)
+
+
+def iceberg_table(place: str) -> str:
+    """A catalog for each place: a session knows a catalog's warehouse for good."""
+    return f"crash_{zlib.crc32(place.encode()):08x}.db.rows"
+
+
+def read_iceberg(spark: SparkSession, place: str) -> DataFrame:
+    return spark.table(iceberg_table(place))
+
+
+def small_iceberg(place: str) -> SparkSink:
+    from tenure.spark.sinks.small_iceberg import SmallIceberg
+
+    return SmallIceberg("db.rows", warehouse=place)
+
+
+def read_small_iceberg(spark: SparkSession, place: str) -> DataFrame:
+    from tenure.spark.sinks.small_iceberg import SmallIceberg
+
+    table = SmallIceberg("db.rows", warehouse=place)._load()
+    assert table is not None
+    return spark.read.parquet(*table.inspect.files()["file_path"].to_pylist())
+
+
 CASES: Sequence[Case] = (
     Case("files", file_table, read_file_table, "tenure.spark.sinks.file_log:FileLog.append"),
     Case(
@@ -80,6 +139,11 @@ CASES: Sequence[Case] = (
         "tenure.spark.sinks.postgres:PostgresSink._commit",
         lambda folder, url: f"{url}#rows_{folder.name.replace('-', '_')}",
     ),
+    Case("delta", delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._append"),
+    Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._merge_rows"),
+    Case("iceberg", iceberg, read_iceberg, "tenure.spark.sinks.iceberg:IcebergSink._publish"),
+    Case("small-delta", small_delta, read_small_delta, "tenure.buffer.sink_delta:DeltaSink._append"),
+    Case("small-iceberg", small_iceberg, read_small_iceberg, "tenure.spark.sinks.small_iceberg:SmallIceberg._append"),
 )
 
 

@@ -114,7 +114,7 @@ def each_has_moved(jobs: list[dict[str, Any]], ranges: int = 1) -> Callable[[lis
     """Whether every job has said that so many ranges are in its table."""
 
     def look(lines: list[str]) -> bool:
-        return all(sum(line.startswith(f"range {job['case']} ") for line in lines) >= ranges for job in jobs)
+        return all(sum(line.startswith(f"range {job['group']} ") for line in lines) >= ranges for job in jobs)
 
     return look
 

@@ -35,11 +35,12 @@ class Stage:
         slot = hashlib.sha256(f"{commit.buffer}/{commit.sink}".encode()).hexdigest()[:16]
         self._slot = f"{_STAGING}{slot}/"
         self.attempt = f"{commit.low}-{commit.high}-{secrets.token_hex(8)}"
+        self.key = self._slot + self.attempt
 
     @property
     def spark_path(self) -> str:
         """Where Spark writes this attempt."""
-        return self._place.spark_path(self._slot + self.attempt)
+        return self._place.spark_path(self.key)
 
     async def publish(self) -> list[Line]:
         """Give every file its final name, durably; the lines that a log adds them with."""
@@ -51,7 +52,7 @@ class Stage:
                 await self._patient.copy(staged, target)
             return file_line(self._place.spark_url_of(target), size_bytes=size_bytes, modified_ms=modified_ms)
 
-        prefix = f"{self._slot}{self.attempt}/"
+        prefix = f"{self.key}/"
         found = [info async for info in self._patient.listed(prefix) if _is_data(info.key.removeprefix(prefix))]
         return list(await asyncio.gather(*(one(info.key, info.bytes, info.modified_ms) for info in found)))
 

@@ -18,6 +18,7 @@ from tenure.errors import Invalid, Overloaded, TenureError
 from tenure.spark.sinks.file_lines import Line, Mark
 from tenure.spark.sinks.file_log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.file_stage import Stage
+from tenure.spark.sinks.nullable import nullable
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 
@@ -109,7 +110,7 @@ class FileTable:
         from pyspark.errors import AnalysisException
 
         # With the second algorithm a task that dies while it commits leaves a part of its files.
-        writer = frame.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+        writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
         if self._partition_by:
             writer = writer.partitionBy(*self._partition_by)
         if self._rows_per_file_max is not None:

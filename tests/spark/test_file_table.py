@@ -1,0 +1,144 @@
+"""A directory of Parquet files takes every range once, and plain readers of Spark see just that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tenure.buffer.loop import BackgroundLoop
+from tenure.buffer.sinks import Commit
+from tenure.errors import Conflict, Invalid
+from tenure.spark.sinks.file_log import FileLog
+from tenure.spark.sinks.file_table import FileTable, files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Died(BaseException):
+    """The driver is gone: nothing behind it runs."""
+
+
+def commit(low: int, high: int, *, buffer: str = "B") -> Commit:
+    return Commit(buffer, "files", low, high, 1)
+
+
+def rows(spark: SparkSession, low: int, high: int) -> DataFrame:
+    """Ten rows for each number, two days."""
+    return spark.range(low * 10, (high + 1) * 10, 1, 2).selectExpr("id", "concat('d ', id % 2, ':') AS day")
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def test_spark_reads_each_committed_row_once_over_compactions(spark: SparkSession, tmp_path: Path):
+    table = pickle.loads(pickle.dumps(FileTable(tmp_path / "a table", partition_by=["day"], rows_per_file_max=7)))
+    assert table.last_committed(spark, "B") is None
+    for number in range(12):
+        table.write(rows(spark, number, number), commit(number, number))
+        table.write(rows(spark, number, number), commit(number, number))  # a repeat adds nothing
+        if number in {0, 8, 9, 10, 11}:
+            assert ids(spark.read.parquet(str(tmp_path / "a table"))) == list(range((number + 1) * 10))
+    table.write(rows(spark, 0, 0).where("false"), commit(12, 14))
+    assert table.last_committed(spark, "B") == 14
+    frame = spark.read.parquet(str(tmp_path / "a table"))
+    assert ids(frame.where("day = 'd 1:'")) == list(range(1, 120, 2))
+    with pytest.raises(Conflict):
+        table.write(rows(spark, 20, 20), commit(20, 20))
+    assert not list((tmp_path / "a table" / "_staging").rglob("*.parquet"))
+    found = files(tmp_path / "a table")
+    assert sum(pq.read_metadata(path).num_rows for path in found) == 120
+    assert max(pq.read_metadata(path).num_rows for path in found) <= 7
+
+
+def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    table = FileTable(tmp_path)
+    table.write(rows(spark, 0, 0), commit(0, 0))
+
+    async def die(*_: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileLog, "append", die)
+        with pytest.raises(Died):
+            table.write(rows(spark, 1, 1), commit(1, 1))
+    assert len(list(tmp_path.glob("1-1-*.parquet"))) > 0
+    assert ids(spark.read.parquet(str(tmp_path))) == list(range(10))
+    table.write(rows(spark, 1, 1), commit(1, 1))
+    assert ids(spark.read.parquet(str(tmp_path))) == list(range(20))
+    assert {str(path) for path in tmp_path.glob("*.parquet")} == set(files(tmp_path))
+
+
+def test_a_column_may_join_and_what_cannot_be_stored_is_refused_first(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path)
+    table.write(rows(spark, 0, 0), commit(0, 0))
+    # Never null, as far as Spark knows: read as such, the older rows would have a 0.
+    table.write(rows(spark, 1, 1).selectExpr("*", "id * 2 AS twice", "named_struct('x', 1) AS `in.side`"), commit(1, 1))
+    merged = spark.read.option("mergeSchema", "true").parquet(str(tmp_path))
+    assert merged.where("twice IS NOT NULL AND `in.side`.x IS NOT NULL").count() == 10
+    assert merged.where("twice IS NULL AND `in.side` IS NULL").count() == 10
+    assert merged.count() == 20
+    with pytest.raises(Invalid) as caught:
+        table.write(spark.sql("SELECT INTERVAL '1' DAY AS a, 1 AS a"), commit(2, 2))
+    assert caught.value.code == "sink_rejected"
+    with pytest.raises(Invalid, match="partitioned by"):
+        FileTable(tmp_path, partition_by=["hour"]).write(rows(spark, 2, 2), commit(2, 2))
+    assert table.last_committed(spark, "B") == 1
+
+
+def test_a_driver_that_was_given_up_loses_its_files_and_adds_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its successor commits the same range while the first is between its files and its commit."""
+    stale, fresh = FileTable(tmp_path), FileTable(tmp_path)
+    append, overtaken = FileLog.append, list[int]()
+
+    async def slow(self: FileLog, *args: Any) -> bool:
+        if not overtaken:
+            overtaken.append(1)
+            # The other driver has a loop of its own: this one belongs to the first, and waits.
+            monkeypatch.setattr("tenure.spark.sinks.file_table.background", BackgroundLoop)
+            await asyncio.to_thread(fresh.write, rows(spark, 0, 0), commit(0, 0))
+        return await append(self, *args)
+
+    monkeypatch.setattr(FileLog, "append", slow)
+    stale.write(rows(spark, 0, 0), commit(0, 0))
+    assert ids(spark.read.parquet(str(tmp_path))) == list(range(10))
+    assert {str(path) for path in tmp_path.glob("*.parquet")} == set(files(tmp_path))
+
+
+OTHER = """
+import sys
+from pyspark.sql import SparkSession
+conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
+frame = spark.read.parquet(sys.argv[1])
+print(spark.version, frame.count(), frame.where("day = 'd 1:'").count())
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif("TENURE_OTHER_PYSPARK" not in os.environ, reason="names the directory of another pyspark")
+def test_another_version_of_spark_reads_the_table(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path / "t", partition_by=["day"])
+    for number in range(12):
+        table.write(rows(spark, number, number), commit(number, number))
+    environment = {**os.environ, "PYTHONPATH": os.environ["TENURE_OTHER_PYSPARK"], "PYSPARK_PYTHON": sys.executable}
+    environment.pop("SPARK_HOME", None)
+    out = subprocess.run(
+        [sys.executable, "-c", OTHER, str(tmp_path / "t")], env=environment, capture_output=True, timeout=200, text=True
+    )
+    version, *counts = out.stdout.split()
+    assert version != spark.version
+    assert counts == ["120", "60"]
