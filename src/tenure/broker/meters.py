@@ -8,7 +8,7 @@ a few of them, evenly spread and weighted, so that it costs what one of few jobs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tenure.broker.metrics import Histogram
@@ -21,8 +21,6 @@ from tenure.core.topic import Topic
 
 __all__ = ["METERED", "Meters", "QueueMeters"]
 
-METERED: Final[frozenset[type[Event]]] = frozenset({Claimed, Acked, Released, TopicDeleted})
-"""The events that say something about these numbers."""
 QUEUES_MAX: Final = 10_000
 """How many queues have numbers of their own, about 1 KiB each; the one that got them first gives them up first."""
 TIME_BOUNDS_MS: Final = (
@@ -55,30 +53,47 @@ class Meters:
 
     def observe(self, state: State, event: Event) -> None:
         """Take in an event of `METERED` that is about to be folded."""
-        if isinstance(event, TopicDeleted):
-            self._queues.pop(event.topic, None)
-            return
-        assert isinstance(event, (Claimed, Acked, Released))
-        topic = state.by_id[event.topic]
-        queue, meters = topic.queue, self._of(topic, event.at)
-        assert queue is not None
-        runs = event.runs
-        total = runs[1] if len(runs) == 2 else count(runs)
-        if isinstance(event, Released):
-            meters.released += total
-        elif isinstance(event, Claimed):
-            meters.claimed += total
-            _claimed(meters, topic, queue, event, total)
-        else:
-            meters.acked += total
-            _acked(meters, queue, event, total)
+        METERED[event.__class__](self, state, event)
 
-    def _of(self, topic: Topic, now: int) -> QueueMeters:
-        meters = self._queues.get(topic.id)
+    def claimed(self, state: State, event: Claimed) -> None:
+        """How long jobs waited for their first delivery, from the append on; and which came back most often."""
+        meters, topic, runs = self._of(event), state.by_id[event.topic], event.runs
+        if len(runs) == 2 and runs[1] == 1:
+            meters.claimed += 1
+            _waited(meters, topic, runs[0], 1, event.at)
+            return
+        total = count(runs)
+        meters.claimed += total
+        for seq, weight in _sampled(runs, total):
+            _waited(meters, topic, seq, weight, event.at)
+
+    def acked(self, state: State, event: Acked) -> None:
+        """How long work took, and how many deliveries."""
+        meters, queue, runs = self._of(event), state.by_id[event.topic].queue, event.runs
+        assert queue is not None
+        if len(runs) == 2 and runs[1] == 1:
+            meters.acked += 1
+            _worked(meters, queue, runs[0], 1, event.at)
+            return
+        total = count(runs)
+        meters.acked += total
+        for seq, weight in _sampled(runs, total):
+            _worked(meters, queue, seq, weight, event.at)
+
+    def released(self, state: State, event: Released) -> None:
+        """Jobs came back."""
+        self._of(event).released += count(event.runs)
+
+    def deleted(self, state: State, event: TopicDeleted) -> None:
+        """A queue is gone, and its numbers with it."""
+        self._queues.pop(event.topic, None)
+
+    def _of(self, event: Claimed | Acked | Released) -> QueueMeters:
+        meters = self._queues.get(event.topic)
         if meters is None:
             if len(self._queues) >= QUEUES_MAX:
                 del self._queues[next(iter(self._queues))]
-            meters = self._queues[topic.id] = QueueMeters(now)
+            meters = self._queues[event.topic] = QueueMeters(event.at)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
@@ -103,24 +118,22 @@ class Meters:
         }
 
 
-def _claimed(meters: QueueMeters, topic: Topic, queue: Queue, event: Claimed, total: int) -> None:
-    """How long jobs waited for their first delivery, from the append on; and which came back most often."""
-    for seq, weight in _sampled(event.runs, total):
-        before = queue.deliveries.get(seq)
-        if before is not None:
-            if before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
-                meters.worst = (seq, before + 1)
-            continue
+def _waited(meters: QueueMeters, topic: Topic, seq: int, weight: int, now: int) -> None:
+    queue = topic.queue
+    assert queue is not None
+    before = queue.deliveries.get(seq) if queue.deliveries else None
+    if before is None:
         at, index = find(topic.pieces, seq)
-        meters.in_queue_ms.observe(max(event.at - topic.pieces[at].times[max(index, 0)], 0), weight)
+        meters.in_queue_ms.observe(max(now - topic.pieces[at].times[max(index, 0)], 0), weight)
+    elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+        meters.worst = (seq, before + 1)
 
 
-def _acked(meters: QueueMeters, queue: Queue, event: Acked, total: int) -> None:
-    for seq, weight in _sampled(event.runs, total):
-        lease = queue.in_flight.get(seq)
-        if lease is not None:
-            meters.processing_ms.observe(event.at - lease.since, weight)
-            meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
+def _worked(meters: QueueMeters, queue: Queue, seq: int, weight: int, now: int) -> None:
+    lease = queue.in_flight.get(seq)
+    if lease is not None:
+        meters.processing_ms.observe(now - lease.since, weight)
+        meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
 
 
 def _sampled(runs: list[int], total: int) -> Iterator[tuple[int, int]]:
@@ -149,3 +162,12 @@ def _shown(histogram: Histogram) -> dict[str, Any]:
         "sum": histogram.total,
         **{f"p{round(share * 100)}": histogram.quantile(share) for share in (0.5, 0.9, 0.99)},
     }
+
+
+METERED: Final[Mapping[type[Event], Callable[[Meters, State, Any], None]]] = {
+    Claimed: Meters.claimed,
+    Acked: Meters.acked,
+    Released: Meters.released,
+    TopicDeleted: Meters.deleted,
+}
+"""The events that say something about these numbers, and what takes them in."""
