@@ -170,8 +170,8 @@ def test_nothing_stands_out_where_all_is_well() -> None:
         ({"all": queue(None, dead_lettered=20)}, "20 jobs ended as dead letters (2 % of the number produced)"),
         ({"queues": [queue("mail", waiting=400)]}, "400 jobs of “mail” still open at the end (40 %"),
         (
-            {"latency": [latency("wait", 60_000), latency("processing", 900)]},
-            "wait much longer than they are worked at",
+            {"latency": [latency("wait", 60_000, "mail"), latency("processing", 900, "mail")]},
+            "Jobs of “mail” wait much longer than they are worked at: one in ten waited 1 min",
         ),
         ({"all": queue(None, jain_acked=0.4)}, "spread unevenly over 3 workers"),
         ({"idle": [queue("journal", claimed=0)], "idle_count": 1}, "Nothing was claimed from “journal”"),

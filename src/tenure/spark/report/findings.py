@@ -83,14 +83,19 @@ def _open(figures: Figures) -> Iterator[Finding]:
 
 
 def _slow(figures: Figures) -> Iterator[Finding]:
-    wait, work = figures.latency_of(None, "wait"), figures.latency_of(None, "processing")
-    if wait is None or work is None or wait.p90_ms < max(WAIT_NOTED_MS, WAIT_TIMES_WORK * work.p90_ms):
-        return
-    sentence = (
-        f"Jobs wait much longer than they are worked at: one in ten waited {duration(wait.p90_ms)} or more, "
-        f"while nine in ten were done within {duration(work.p90_ms)}. More workers would help, or fewer delays."
-    )
-    yield Finding("warn", sentence, "time")
+    """The queue whose jobs wait longest, if they wait much longer than they are worked at."""
+    slow = []
+    for row in figures.queues:
+        wait, work = figures.latency_of(row.queue, "wait"), figures.latency_of(row.queue, "processing")
+        if wait is not None and work is not None and wait.p90_ms >= max(WAIT_NOTED_MS, WAIT_TIMES_WORK * work.p90_ms):
+            slow.append((wait.p90_ms, work.p90_ms, row.queue))
+    if slow:
+        wait_ms, work_ms, queue = max(slow, key=lambda each: each[0])
+        sentence = (
+            f"Jobs of {_name(queue)} wait much longer than they are worked at: one in ten waited {duration(wait_ms)} "
+            f"or more, while nine in ten were done within {duration(work_ms)}. More workers would help."
+        )
+        yield Finding("warn", sentence, "queues")
 
 
 def _poison(figures: Figures) -> Iterator[Finding]:

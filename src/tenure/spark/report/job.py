@@ -20,6 +20,7 @@ from tenure.spark.report.page import page
 from tenure.spark.report.source import BufferEvents, TableEvents
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
+from tenure.spark.sinks.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,7 @@ def make_report(
     from pyspark import StorageLevel
 
     check_out(out)
+    place = Place(out)
     told = on_step or (lambda _: None)
     told("reading the events")
     events = _within(source.rows(spark), scope or Scope()).persist(StorageLevel.DISK_ONLY)
@@ -68,18 +70,17 @@ def make_report(
     step_ms = step_ms_for(first_ms, last_ms)
     told("following each job")
     steps = steps_of(events).persist(StorageLevel.DISK_ONLY)
+    inputs = Inputs(events, steps, step_ms=step_ms)
+    inputs.workers = inputs.workers.persist(StorageLevel.DISK_ONLY)
     try:
-        inputs = Inputs(events, steps, step_ms=step_ms)
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for name, table in TABLES.items():
             told(f"working out {name}")
-            where = (out.absolute() / "tables" / name).as_uri()
-            table(inputs).coalesce(1).write.mode("overwrite").parquet(where)
-            inputs.made[name] = spark.read.parquet(where)
+            table(inputs).coalesce(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
     finally:
-        steps.unpersist()
-        events.unpersist()
+        for frame in (inputs.workers, steps, events):
+            frame.unpersist()
     figures = collected(out / "tables", source=source.url, step_ms=step_ms, malformed=malformed)
     (out / PAGE).write_text(page(figures), encoding="utf-8")
     return figures

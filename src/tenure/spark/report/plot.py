@@ -89,7 +89,8 @@ def _bar(bar: Bar, longest: float) -> Html:
             tag("rect", class_=f"fill {colour}", x=f"{begin:.3f}%", y=0, width=f"{share:.3f}%", height="100%")
         )
         begin += share
-    return words([tag("dt", text(bar.label)), tag("dd", tag("svg", *shapes, aria_hidden="true")), tag("dd", bar.value)])
+    drawing = tag("dd", tag("svg", *shapes, aria_hidden="true"), class_="bar")
+    return tag("div", tag("dt", text(bar.label)), drawing, tag("dd", bar.value))
 
 
 def _line(series: Series, top: float) -> Html:

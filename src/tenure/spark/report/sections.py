@@ -75,8 +75,8 @@ def _durations(figures: Figures, measure: str, colour: str, title: str, about: s
     hints = [f"from {duration(edge)}: {value:,} jobs" for edge, value in zip(edges, values, strict=True)]
     percentiles = [
         ("half within", about_all.p50_ms),
-        ("90 % within", about_all.p90_ms),
-        ("99 % within", about_all.p99_ms),
+        ("90 %", about_all.p90_ms),
+        ("99 %", about_all.p99_ms),
         ("longest", about_all.max_ms),
     ]
     points = words(tag("li", f"{name} ", tag("b", duration(value))) for name, value in percentiles)
@@ -91,7 +91,7 @@ def _durations(figures: Figures, measure: str, colour: str, title: str, about: s
 def _queues(figures: Figures) -> Html:
     if not figures.queues:
         return Html()
-    heads = ("queue", "produced", "produced#", "completed#", "open#", "not acked#", "dead#", "waits p50 / p99#")
+    heads = ("queue", "over time", "produced#", "completed#", "open#", "not acked#", "dead#", "waits p50 / p99#")
     rows = [_queue(figures, row) for row in figures.queues]
     more = _more(figures.queues_count, len(rows), "queues")
     about = (

@@ -15,6 +15,9 @@ import msgspec
 
 from tenure.errors import Invalid, NotFound
 from tenure.spark.report.parsing import parsed, parsed_entries
+from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.sinks.places import Place
+from tenure.spark.sinks.protocol import Needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +43,10 @@ class BufferEvents(msgspec.Struct, frozen=True):
     def batches(self) -> int:
         return sum(map(len, self.logs))
 
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """Nothing: where the JVM does not reach the buffer, Python reads it."""
+        return Needs()
+
     def rows(self, spark: SparkSession) -> DataFrame:
         """The parsed rows; ``log`` numbers the brokers that share the buffer."""
         from pyspark.sql import functions as f
@@ -56,6 +63,10 @@ class TableEvents(msgspec.Struct, frozen=True):
 
     url: str
 
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """What a session must have to read it: on S3, Hadoop's client."""
+        return FileTable(self.url).needs(spark_version) if _is_place(self.url) else Needs()
+
     def rows(self, spark: SparkSession) -> DataFrame:
         """The parsed rows. Raises NotFound (``no_events``) where there is no such table, Invalid
         (``report_columns``) for one of something else.
@@ -63,7 +74,7 @@ class TableEvents(msgspec.Struct, frozen=True):
         from pyspark.errors import AnalysisException
 
         try:
-            frame = spark.read.parquet(self.url)
+            frame = spark.read.parquet(Place(self.url).spark_path("") if _is_place(self.url) else self.url)
             columns = frame.columns
         except AnalysisException as error:
             raise NotFound(f"{self.url} is neither a buffer nor a Parquet table", code="no_events") from error
@@ -87,10 +98,19 @@ def find_events(where: str, *, since_ms: int | None = None) -> BufferEvents | Ta
         return TableEvents(url)
     if urlsplit(url).scheme not in ("file", "s3", "gs", "az"):
         return TableEvents(url)
-    descriptors = _batches(url, since_ms=since_ms)
+    try:
+        descriptors = _batches(url, since_ms=since_ms)
+    except NotFound as error:
+        if error.code != "no_buffer" or directory is not None:
+            raise
+        return TableEvents(url)
     if not descriptors:
         raise NotFound(f"{where} holds no events of that time: is the export running?", code="nothing_to_report")
     return BufferEvents(url, _by_log(descriptors))
+
+
+def _is_place(url: str) -> bool:
+    return urlsplit(url).scheme in ("file", "s3", "s3a", "gs")
 
 
 def _directory(url: str) -> Path | None:

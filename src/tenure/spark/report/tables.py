@@ -28,15 +28,17 @@ _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN '
 
 
 class Inputs:
-    """What the tables are made of: the parsed rows, the steps of single jobs, and how far apart points of time are."""
+    """What the tables are made of: the parsed rows, the steps of single jobs, and how far apart points of time are.
+
+    ``workers`` is the table of that name, on which another builds.
+    """
 
     def __init__(self, events: DataFrame, steps: DataFrame, *, step_ms: int) -> None:
         self.events = events.where("is_event AND event <> 'gap'")
         self.gaps = events.where("is_event AND event = 'gap'")
         self.steps = steps
         self.step_ms = step_ms
-        self.made: dict[str, DataFrame] = {}
-        """Tables that were written already, for those that build on them."""
+        self.workers = _workers(steps)
 
 
 def queues(inputs: Inputs) -> DataFrame:
@@ -53,7 +55,7 @@ def queues(inputs: Inputs) -> DataFrame:
         f.count_if(f.col("life") == 0).alias("begun_before"),
         f.count_if(f.col("deliveries") > 1).alias("delivered_again"),
     )
-    spread = _fairness(inputs.made["workers"].withColumnRenamed("queue", "topic"))
+    spread = _fairness(inputs.workers.withColumnRenamed("queue", "topic"))
     joined = counts
     for other in (lives, spread):
         other = other.withColumnRenamed("topic", "also")
@@ -148,7 +150,7 @@ def poison(inputs: Inputs) -> DataFrame:
         "life",
         "deliveries",
         f.expr(_OUTCOME).alias("outcome"),
-        f.col("why").alias("reason"),
+        f.expr("IF(event = 'dead_lettered' AND before <> 'claimed', coalesce(before_why, why), why)").alias("reason"),
         f.col("ts").alias("last_ms"),
         "log",
     )
@@ -157,11 +159,15 @@ def poison(inputs: Inputs) -> DataFrame:
 
 def workers(inputs: Inputs) -> DataFrame:
     """What each worker did: jobs claimed, completed and given back, and how long it had jobs in hand."""
+    return inputs.workers
+
+
+def _workers(steps: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     ends = f.expr("before = 'claimed' AND event IN ('acked', 'released', 'expired', 'dead_lettered')")
     frame = (
-        inputs.steps.where("node IS NOT NULL AND event IN ('claimed', 'acked', 'released', 'expired', 'dead_lettered')")
+        steps.where("node IS NOT NULL AND event IN ('claimed', 'acked', 'released', 'expired', 'dead_lettered')")
         .rollup("node", "topic")
         .agg(
             *(f.count_if(f.col("event") == name).alias(name) for name in ("claimed", "acked", "released", "expired")),

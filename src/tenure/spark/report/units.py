@@ -18,7 +18,8 @@ def amount(number: float) -> str:
     for scale, letter in _SCALES:
         if abs(number) >= scale:
             scaled = number / (1_000 if letter == "k" else scale)
-            return f"{scaled:.1f} {letter}" if scaled < 100 else f"{scaled:,.0f} {letter}"
+            short = f"{scaled:.1f}".removesuffix(".0") if scaled < 100 else f"{scaled:,.0f}"
+            return f"{short} {letter}"
     return f"{number:,.0f}" if number == int(number) else f"{number:,.1f}"
 
 
@@ -57,7 +58,9 @@ def clock(ms: int, *, step_ms: int) -> str:
     """The label of a point of time on an axis whose points are ``step_ms`` apart."""
     if step_ms >= 86_400_000:
         return f"{_date(ms):%Y-%m-%d}"
-    return f"{_date(ms):%d %b %H:%M}" if step_ms >= 1_800_000 else f"{_date(ms):%H:%M:%S}"
+    if step_ms >= 1_800_000:
+        return f"{_date(ms):%d %b %H:%M}"
+    return f"{_date(ms):%H:%M}" if step_ms >= 60_000 else f"{_date(ms):%H:%M:%S}"
 
 
 def _date(ms: int) -> datetime:
