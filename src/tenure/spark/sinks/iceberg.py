@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
 from tenure.spark.sinks.conf import borrowed_conf
-from tenure.spark.sinks.iceberg_marker import property_of, published_high, wap_id_of
+from tenure.spark.sinks.iceberg_marker import Snapshot, property_of, published_high, wap_id_of
 from tenure.spark.sinks.merge import ORDER_BY, Merge, merge_of, quoted
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import condition_of, refusal
@@ -127,9 +127,10 @@ class IcebergSink:
     def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
         if not self._refreshed(spark):
             return None
-        known = self._properties(spark).get(property_of(buffer, sink))
-        published = published_high(spark, self._target, buffer=buffer, sink=sink)
-        return max((high for high in (published, int(known) if known else None) if high is not None), default=None)
+        properties = self._properties(spark)
+        told = properties.get(property_of(buffer, sink))
+        published = published_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink)
+        return max((high for high in (published, int(told) if told else None) if high is not None), default=None)
 
     def _refreshed(self, spark: SparkSession) -> bool:
         """Whether the table is there. Iceberg's catalogs keep tables in memory: what other drivers have committed
@@ -145,6 +146,13 @@ class IcebergSink:
 
     def _properties(self, spark: SparkSession) -> dict[str, str]:
         return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {self._target}").collect()}
+
+    def _snapshots(self, spark: SparkSession) -> dict[int, Snapshot]:
+        """All that have not expired yet, by their number."""
+        columns = ["snapshot_id", "parent_id", "unix_millis(committed_at)"]
+        columns += ["summary['wap.id']", "summary['published-wap-id']"]
+        found = spark.table(f"{self._target}.snapshots").selectExpr(*columns).collect()
+        return {row[0]: Snapshot(*row) for row in found}
 
     def _remember(self, spark: SparkSession, commit: Commit) -> None:
         """Repeat the sequence in the table's properties, for the day when our snapshots have expired."""
@@ -221,25 +229,22 @@ class IcebergSink:
         By its number, not by its identity: ``publish_changes`` refuses an identity that was staged twice, and a dead
         driver may have staged it before.
         """
-        staged = (
-            spark.table(f"{self._target}.snapshots")
-            .where(f"summary['wap.id'] = '{_escaped(wap_id_of(commit))}'")
-            .orderBy("committed_at", ascending=False)
-            .select("snapshot_id", "parent_id")
-            .head()
-        )
-        if staged is None:
+        self._refreshed(spark)
+        ours = [snapshot for snapshot in self._snapshots(spark).values() if snapshot.staged_as == wap_id_of(commit)]
+        if not ours:
             raise Indeterminate(f"{commit} was staged, but the table does not show it: repeat it")
+        staged = max(ours, key=lambda snapshot: snapshot.committed_ms)
         # A MERGE that only inserts is an append to Iceberg, which would publish it behind another writer's rows.
-        if self._merge is not None and staged["parent_id"] != self._head(spark):
+        if self._merge is not None and staged.parent != _head(self._properties(spark)):
             raise Overloaded(f"another writer changed the table while {commit} was merged", code="table_busy")
         catalog, table = quoted(self._parts[0]), ".".join(map(quoted, self._parts[1:]))
-        spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged['snapshot_id']})").collect()
+        spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged.number})").collect()
 
-    def _head(self, spark: SparkSession) -> int | None:
-        """The snapshot that the main branch ends at."""
-        main = spark.table(f"{self._target}.refs").where("name = 'main'").select("snapshot_id").head()
-        return None if main is None else int(main["snapshot_id"])
+
+def _head(properties: Mapping[str, str]) -> int | None:
+    """The snapshot that the main branch ends at; Iceberg shows it among the properties."""
+    told = properties.get("current-snapshot-id", "none")
+    return None if told == "none" else int(told)
 
 
 def _escaped(text: str) -> str:

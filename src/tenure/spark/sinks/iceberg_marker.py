@@ -8,14 +8,22 @@ the truth, and the greater of the two is right.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from tenure.buffer.sinks import Commit
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["Snapshot", "high_of", "property_of", "published_high", "wap_id_of"]
 
-__all__ = ["high_of", "property_of", "published_high", "wap_id_of"]
+
+class Snapshot(NamedTuple):
+    """What is asked of a snapshot of a table."""
+
+    number: int
+    parent: int | None
+    committed_ms: int
+    staged_as: str | None
+    published_as: str | None
 
 
 def wap_id_of(commit: Commit) -> str:
@@ -28,27 +36,24 @@ def property_of(buffer: str, sink: str) -> str:
     return f"tenure.{buffer}.{sink}"
 
 
-def high_of(wap_id: str, buffer: str, sink: str) -> int | None:
+def high_of(wap_id: str | None, buffer: str, sink: str) -> int | None:
     """The last sequence of one of our identities; None for anybody else's."""
     prefix = f"tenure/{buffer}/{sink}/"
-    if not wap_id.startswith(prefix):
+    if wap_id is None or not wap_id.startswith(prefix):
         return None
     high = wap_id.removeprefix(prefix).partition("/")[0].partition("-")[2]
     return int(high) if high.isascii() and high.isdigit() else None
 
 
-def published_high(spark: SparkSession, target: str, *, buffer: str, sink: str) -> int | None:
-    """What the snapshots behind the main branch say; ``target`` is the table as SQL spells it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    ids = F.array("summary.`wap.id`", "summary.`published-wap-id`")
-    ours = (
-        spark.table(f"{target}.history")
-        .where("is_current_ancestor")
-        .join(spark.table(f"{target}.snapshots"), "snapshot_id")
-        .select(F.explode(ids).alias("id"))
-        .where(F.col("id").startswith(f"tenure/{buffer}/{sink}/"))
-    )
-    # As many rows as snapshots have not expired yet, and of them those of this sink.
-    highs = (high_of(row["id"], buffer, sink) for row in ours.collect())
+def published_high(snapshots: Mapping[int, Snapshot], head: int | None, *, buffer: str, sink: str) -> int | None:
+    """What the snapshots behind ``head``, where the main branch ends, say; None where none of them is ours."""
+    told = (name for snapshot in _line(snapshots, head) for name in (snapshot.staged_as, snapshot.published_as))
+    highs = (high_of(name, buffer, sink) for name in told)
     return max((high for high in highs if high is not None), default=None)
+
+
+def _line(snapshots: Mapping[int, Snapshot], head: int | None) -> Iterator[Snapshot]:
+    """The snapshot and its ancestors, newest first, up to those that have expired."""
+    while head is not None and head in snapshots:
+        yield snapshots[head]
+        head = snapshots[head].parent
