@@ -82,6 +82,7 @@ def _build(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    _hush()
     builder = SparkSession.builder.appName(name)
     if remote is not None:
         builder = builder.remote(remote)
@@ -90,6 +91,16 @@ def _build(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _hush() -> None:
+    """Since 4.0 Spark also logs every error of a query that it raises, with the whole Java trace, to standard error."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:

@@ -103,9 +103,10 @@ def run_pipeline(
 ) -> Run:
     """Run a pipeline as its schedule says, until everything is written or ``stop`` is set, between two ranges.
 
-    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started and the pipeline could be planned. Raises Invalid where Spark does
-    not start or the pipeline cannot be planned (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``),
-    and what ``ingest`` raises. What was written stays, and the next run goes on behind it.
+    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started
+    and the pipeline could be planned. Raises Invalid where Spark does not start or the pipeline cannot be planned
+    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was written
+    stays, and the next run goes on behind it.
     """
     schedule = options.schedule or pipeline.schedule.run
     if schedule == "streaming" and pipeline.schedule.checkpoint is None:
