@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tenure.buffer import Consumer, Descriptor, Producer, entries, stat
+from tenure.buffer import Consumer, Descriptor, Producer, entries, quarantine, stat
 from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid, LeaseLost
 from tenure.spark.backfill import backfill
 from tenure.spark.columns import RAW, spark_schema
@@ -220,6 +220,20 @@ def test_a_damaged_batch_is_named(spark: SparkSession, filled: Filled, sink: Fol
         ingest(spark, url, sink, reader=reader, settings=FAST)
     assert (caught.value.code, caught.value.detail["seq"]) == ("batch_damaged", 1)
     assert (sink.ranges(), frontier(url)) == ([], None)
+    asyncio.run(quarantine(url, 1, reason="flipped bits"))
+    ingest(spark, url, sink, reader=reader, settings=FAST)
+    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(0, 2)], [b"0", b"2"])
+
+
+def test_a_range_of_batches_that_were_all_given_up_is_an_empty_commit(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    url = filled([b"0"], [b"1"])
+    for seq in (1, 0):
+        asyncio.run(quarantine(url, seq, reason="both"))
+    filled([b"2"], url=url)
+    ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST)
+    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(1, 1), (2, 2)], [b"2"])
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.buffer import Collector, Descriptor, verify
+from tenure.buffer import Collector, Descriptor, quarantine, verify
 from tenure.buffer.cuts import Cuts
 from tenure.buffer.manifest import FORMAT, Cut, encode
 from tenure.buffer.naming import plan_key
@@ -261,6 +261,57 @@ def test_an_empty_prefix_is_no_buffer():
     with pytest.raises(NotFound) as caught:
         opened(SimStore())
     assert caught.value.code == "no_buffer"
+
+
+# Batches that were given up
+
+
+def test_a_batch_that_was_given_up_is_left_out_of_the_range_it_is_in(store: SimStore):
+    """The range was cut before anybody knew that the batch is bad, so it cannot be made shorter."""
+    opened(store, limits=Limits(batches_max=4)).next()
+    asyncio.run(quarantine(store, 2, reason="lost", settings=QUICK))
+    asyncio.run(quarantine(store, 3, reason="lost, too", settings=QUICK))
+    with opened(store) as plan:
+        planned = plan.next()
+        assert planned is not None
+        assert (planned.low, planned.high, [each.seq for each in planned.descriptors]) == (0, 3, [0, 1])
+        plan.ack_through(3)
+        assert plan.next_seq == 4
+
+
+def test_the_table_is_not_behind_where_the_frontier_moved_over_what_was_given_up(store: SimStore):
+    with opened(store, last_committed=1):
+        pass
+    for seq in (2, 3):
+        asyncio.run(quarantine(store, seq, reason="lost", settings=QUICK))
+    with opened(store, last_committed=1) as plan:
+        planned = plan.next()
+        assert planned is not None
+        assert (planned.low, planned.high, [each.seq for each in planned.descriptors]) == (2, 5, [4, 5])
+    with opened(store, last_committed=1, limits=Limits(batches_max=1)) as plan:
+        assert plan.next() == planned
+        plan.ack_through(5)
+        assert plans(store) == []
+    with pytest.raises(Conflict) as caught:
+        opened(store, last_committed=3)
+    assert caught.value.code == "sink_behind"
+
+
+def test_what_another_group_gave_up_is_not_left_out(store: SimStore):
+    with opened(store, group="other") as other:
+        asyncio.run(quarantine(store, 1, reason="theirs", group="other", settings=QUICK))
+        assert [len(planned.descriptors) for planned in [other.next()] if planned] == [5]
+    with opened(store) as plan:
+        assert [len(planned.descriptors) for planned in [plan.next()] if planned] == [6]
+
+
+def test_only_what_is_not_acknowledged_can_be_given_up(store: SimStore):
+    with opened(store, last_committed=1):
+        pass
+    with pytest.raises(Invalid, match="behind group"):
+        asyncio.run(quarantine(store, 1, reason="too late", settings=QUICK))
+    with pytest.raises(NotFound):
+        asyncio.run(quarantine(store, 6, reason="too early", settings=QUICK))
 
 
 # Between and acknowledging

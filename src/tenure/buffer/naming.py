@@ -12,6 +12,7 @@ __all__ = [
     "FREED",
     "MARKER",
     "PLAN",
+    "QUARANTINE",
     "RUN",
     "RisingNames",
     "batch_key",
@@ -31,6 +32,7 @@ DELTA = re.compile(r"manifest/(\d{20})\.json")
 CHECKPOINT = re.compile(r"manifest/checkpoint-(\d{20})\.json")
 RUN = re.compile(r"manifest/run-(\d{20})-([0-9a-f]{8})\.json")
 FREED = re.compile(r"manifest/freed-(\d{20})\.json")
+QUARANTINE = re.compile(r"quarantine/(\d{20})-(.+)\.json")
 PLAN = re.compile(r"plan/([^/]+)/(\d{20})\.json")
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tenure.buffer.metrics import Metered
@@ -56,7 +56,7 @@ class Patient:
             return False
         return True
 
-    async def listed(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+    async def listed(self, prefix: str, start_after: str | None = None) -> AsyncGenerator[ObjectInfo]:
         """A listing that goes on behind its last key after a failure."""
         attempt = 0
         while True:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import msgspec
 
 from tenure.buffer import decide
 from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.journal import Journal
-from tenure.buffer.naming import quarantine_key
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.naming import QUARANTINE, quarantine_key
+from tenure.buffer.patience import Patient
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Quarantined", "drop_group", "quarantine", "record_quarantine"]
+__all__ = ["Quarantined", "drop_group", "quarantine", "quarantined", "record_quarantine"]
 
 _REASON_MAX = 4_096
 
@@ -42,23 +46,40 @@ async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, gro
 async def quarantine(
     store: ObjectStore | str, seq: int, *, reason: str, group: str = "default", settings: BufferSettings | None = None
 ) -> None:
-    """For an operator: skip the next batch of a group whose consumer cannot get past it, on the record.
+    """For an operator: give up a batch that a group cannot get past, on the record.
 
-    The group's consumer is fenced by it, so start it again. Raises Invalid if ``seq`` is not the group's next batch.
+    Where it is the group's next one, the frontier moves over it and the group's consumer is fenced, so start it again.
+    A later one is recorded only: jobs whose range it is in leave it out. Raises Invalid if it is acknowledged already,
+    NotFound if it is not in the buffer.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False)
     if group not in state.groups:
         raise NotFound(f"the buffer has no group {group}", group=group)
-    if state.groups[group].next_seq != seq:
-        raise Invalid(f"batch {seq} is not the next one of group {group}: that is {state.groups[group].next_seq}")
+    if (following := state.groups[group].next_seq) > seq:
+        raise Invalid(f"batch {seq} is behind group {group} already: its next one is {following}")
     await record_quarantine(journal, Catalog(journal), seq, group=group, reason=reason)
-    await journal.commit(
-        lambda now, _: decide.start(now, group, journal.id, None, groups_max=journal.settings.groups_max)
-    )
-    epoch = journal.state.groups[group].epoch
-    await journal.commit(lambda now, _: decide.skip(now, group, epoch, seq))
+    if following == seq:
+        await journal.commit(
+            lambda now, _: decide.start(now, group, journal.id, None, groups_max=journal.settings.groups_max)
+        )
+        epoch = journal.state.groups[group].epoch
+        await journal.commit(lambda now, _: decide.skip(now, group, epoch, seq))
     await journal.close()
+
+
+async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
+    """Which batches from ``low`` to ``high``, both included, the group has given up."""
+    patient = Patient(Metered(store, BufferMetrics()), settings)
+    found = set[int]()
+    async with aclosing(patient.listed("quarantine/", f"quarantine/{low:020}")) as listed:
+        async for info in listed:
+            parts = QUARANTINE.fullmatch(info.key)
+            if parts is not None and int(parts[1]) > high:
+                break
+            if parts is not None and parts[2] == group:
+                found.add(int(parts[1]))
+    return found
 
 
 async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:

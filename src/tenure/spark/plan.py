@@ -17,6 +17,7 @@ from tenure.buffer.blocking import Consumer
 from tenure.buffer.cuts import Cuts
 from tenure.buffer.lag import Lag
 from tenure.buffer.loop import background
+from tenure.buffer.quarantine import quarantined
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.sinks import Commit
 from tenure.buffer.store import ObjectStore, open_store
@@ -49,7 +50,7 @@ class Named(Protocol):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The batches ``low`` to ``high``, both included, of a buffer."""
+    """The batches ``low`` to ``high``, both included, of a buffer, but for those that were given up."""
 
     buffer: str
     low: int
@@ -93,11 +94,13 @@ class Plan:
         self.group = group
         self.limits = limits or Limits()
         self._settings = settings or BufferSettings()
-        store = open_store(url) if isinstance(url, str) else url
+        self._store = store = open_store(url) if isinstance(url, str) else url
         self._consumer = _opened(store, last_committed, group=group, settings=self._settings)
         self._cuts = Cuts(store, self.buffer_id, group=group, settings=self._settings)
         self._cut_at: int | None = None
-        background().run(self._cuts.forget_below(self.next_seq))
+        # Right behind the table's last one, also where batches that were given up lie between: a commit must follow it.
+        self._begin = self.next_seq if last_committed is None else last_committed + 1
+        background().run(self._cuts.forget_below(self._begin))
 
     @property
     def buffer_id(self) -> str:
@@ -117,15 +120,19 @@ class Plan:
     def next(self) -> Planned | None:
         """The range that begins right behind what is acknowledged, or None where there is no batch yet.
 
-        The same range again until it is acknowledged. Raises LeaseLost when fenced, Corrupt for a plan that is damaged.
+        The same range again until it is acknowledged; batches that the group has given up are left out of it. Raises
+        LeaseLost when fenced, Corrupt for a plan that is damaged.
         """
-        low = self.next_seq
-        found = fitting(self._read(low, low + self.limits.batches_max), self.limits)
+        low, first = self._begin, self.next_seq
+        found = fitting(self._read(first, first + self.limits.batches_max), self.limits)
         if not found:
             return None
         high = background().run(self._cuts.agree(low, found[-1].seq))
         self._cut_at = low
-        return Planned.of(found) if high == found[-1].seq else self.between(low, high)
+        if high != found[-1].seq:
+            found = list(self.between(first, high).descriptors)
+        bad = _given_up(self._store, low, high, group=self.group, settings=self._settings)
+        return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
 
     def between(self, low: int, high: int) -> Planned:
         """The batches ``low`` to ``high``, both included; they count as handed out, so that they can be acknowledged.
@@ -156,6 +163,7 @@ class Plan:
         if seq < self.next_seq:
             return
         self._consumer.ack_through(seq)
+        self._begin = seq + 1
         if self._cut_at is not None and self._cut_at <= seq:
             background().run(self._cuts.forget(self._cut_at))
             self._cut_at = None
@@ -230,6 +238,9 @@ def _opened(store: ObjectStore, last_committed: int | None, *, group: str, setti
             raise
         frontier, end = int(error.detail["frontier"]), int(error.detail["last"])
     if last_committed < frontier:
+        given_up = _given_up(store, last_committed + 1, frontier, group=group, settings=settings)
+        if len(given_up) == frontier - last_committed:
+            return Consumer(store, None, group=group, settings=settings)
         raise Conflict(
             f"the table holds batches up to {last_committed}, but those below {frontier + 1} are acknowledged: it was "
             "set back. Replay the missing ones with a backfill, or start a new table",
@@ -244,3 +255,7 @@ def _opened(store: ObjectStore, last_committed: int | None, *, group: str, setti
         last=last_committed,
         end=end,
     )
+
+
+def _given_up(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
+    return background().run(quarantined(store, low, high, group=group, settings=settings))

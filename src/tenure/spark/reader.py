@@ -9,6 +9,7 @@ from tenure.buffer.batch import Descriptor
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.store import open_store
 from tenure.errors import Corrupt, Invalid
+from tenure.spark.columns import spark_schema
 from tenure.spark.plan import Planned
 from tenure.spark.reader_jvm import jvm_reaches, jvm_root, read_with_jvm
 from tenure.spark.reader_python import cores_of, read_with_python
@@ -74,6 +75,8 @@ class RangeReader:
         """The range's rows. Raises Corrupt for a batch that shows already that it is gone or damaged, Invalid
         (``calls_too_large``) where the JVM is told to read a range with too many produce calls.
         """
+        if not planned.descriptors:  # all of them were given up
+            return self._spark.createDataFrame([], spark_schema())
         if self._root is None or not self._jvm_reads(self._root, planned.descriptors[0]):
             return self._with_python(planned)
         try:
