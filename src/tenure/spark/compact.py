@@ -37,7 +37,7 @@ GROUP: Final = "compact"
 _FILE_BYTES: Final = 128 << 20
 _FILE_BYTES_MIN: Final = 1 << 20
 _FILES_MAX: Final = 64
-"""Files of one range. More than one range's worth of work is no better done at once."""
+"""Files of one range: each is a branch of an expression, and a range's rows are shuffled at once."""
 _CODEC: Final = "spark.sql.parquet.compression.codec"
 _PARTS: Final = {
     "day": "CAST(date_add(DATE'1970-01-01', CAST(floor(unix_millis(ingestion_time) / 86400000) AS INT)) AS STRING)",
@@ -115,7 +115,9 @@ def compact(
     """
     table = CompactTable(buffer_url, where, by=by, file_bytes=file_bytes)
     limits = limits or Limits(
-        entries_max=100_000_000, bytes_max=max(Limits().bytes_max, 8 * file_bytes), batches_max=16_384
+        entries_max=100_000_000,
+        bytes_max=min(_FILES_MAX * file_bytes, max(Limits().bytes_max, 8 * file_bytes)),
+        batches_max=16_384,
     )
     before = table.sizes()
     codec = spark.conf.get(_CODEC, None)
@@ -141,7 +143,7 @@ def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: B
 
     day = f.expr(_PARTS["day"])
     frame = frame.withColumn(by, day if by == "day" else f.concat(day, f.lit("T"), f.expr(_PARTS["hour"])))
-    if len(shares) == 1:
+    if len(shares) < 2:
         return frame.coalesce(1).sortWithinPartitions(by, "seq", "index")
     keys = _keys(frame.sparkSession, len(shares))
     key = f.lit(keys[-1])

@@ -77,7 +77,7 @@ def make_report(
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for name, table in TABLES.items():
             told(f"working out {name}")
-            table(inputs).coalesce(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
+            table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
     finally:
         for frame in (inputs.workers, steps, events):
             frame.unpersist()
@@ -87,13 +87,16 @@ def make_report(
 
 
 def _within(events: DataFrame, scope: Scope) -> DataFrame:
-    """The events of the scope, and every gap and every row that cannot be placed."""
+    """The events of the scope, and every row that cannot be placed.
+
+    A gap stands at the last event before it, so that one which began before the scope may reach into it: it stays.
+    """
     from pyspark.sql import functions as f
 
     if scope.queues:
         events = events.where(~f.col("is_event") | (f.col("topic") == "") | f.col("topic").isin(*scope.queues))
     if scope.since_ms is not None:
-        events = events.where(~f.col("is_event") | (f.col("ts") >= scope.since_ms))
+        events = events.where(~f.col("is_event") | (f.col("event") == "gap") | (f.col("ts") >= scope.since_ms))
     if scope.until_ms is not None:
         events = events.where(~f.col("is_event") | (f.col("ts") < scope.until_ms))
     return events
