@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.errors import Invalid
 from tenure.spark.session import spark_version
 from tenure.spark.sinks.protocol import Needs, SparkSink
+from tests.spark.topic_case import COMMITS, topic_at, topic_read, topic_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,6 +145,7 @@ CASES: Sequence[Case] = (
     Case("iceberg", iceberg, read_iceberg, "tenure.spark.sinks.iceberg:IcebergSink._publish"),
     Case("small-delta", small_delta, read_small_delta, "tenure.buffer.sink_delta:DeltaSink._append"),
     Case("small-iceberg", small_iceberg, read_small_iceberg, "tenure.spark.sinks.small_iceberg:SmallIceberg._append"),
+    Case("topic", topic_sink, topic_read, COMMITS, topic_at),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import signal
 import subprocess
@@ -95,6 +96,26 @@ def test_a_killed_driver_leaves_what_its_successor_completes(
     assert numbers_in(client, topic) == list(range(ROWS + 10))
     orphans = [name for name in files_left(url) if name.startswith("staged/")]
     assert len(orphans) == (3 if kill == "before:choose" else 0), "only what nobody chose waits for the sweep"
+
+
+@pytest.mark.full
+def test_a_driver_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    server: Running, client: Client, topic: str, url: str
+):
+    """300,000 rows in 3,000 chunks, five kills at random, each driver with an order of its own."""
+    dice, count = random.Random(54), 300_000
+    for seed in range(5):
+        told = {"staging": url, "url": server.url, "topic": topic, "batch": 0, "rows": count, "kill": "never"}
+        command = [sys.executable, topic_driver.__file__, json.dumps({**told, "seed": seed})]
+        with subprocess.Popen(command, env=environment()) as driver:
+            before = client.topic(topic).head_seq
+            until = before + dice.randrange(1, count // 8)
+            while client.topic(topic).head_seq < until and driver.poll() is None:
+                time.sleep(dice.uniform(0, 0.01))
+            driver.kill()
+    assert client.topic(topic).head_seq < count, "it was killed on the way"
+    assert drive(url, server.url, topic, seed=9, rows=count, kill="never") == 0
+    assert numbers_in(client, topic) == list(range(count))
 
 
 def test_a_batch_that_was_chosen_is_completed_without_its_rows(server: Running, client: Client, topic: str, url: str):

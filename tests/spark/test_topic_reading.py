@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from tenure.client.replies import Diff, ReadRecord, Tombstone, TopicInfo
 from tenure.errors import Invalid
 from tenure.spark.topic.options import read_options
 from tenure.spark.topic.reading import Missed, read_part, split, to_arrow
+from tenure.spark.topic.source import TopicDataSource
 from tenure.spark.topic.stream_source import end_of, next_end
 
 AT = {"url": "http://127.0.0.1:4000", "topic": "t"}
@@ -158,3 +160,12 @@ def test_a_bad_option_is_named_and_its_value_is_no_secret_shown(option: str, val
 def test_options_are_taken_in_any_case():
     options = read_options({**AT, "startingseq": "7", "FAILONDATALOSS": "False", "EndingSeq": "9"})
     assert (options.start, options.last_seq, options.fail_on_loss) == (7, 9, False)
+
+
+@pytest.mark.parametrize(("make", "missing"), [("streamReader", "stream_source"), ("streamWriter", "stream_writer")])
+def test_a_spark_that_cannot_stream_says_which_one_can(monkeypatch: pytest.MonkeyPatch, make: str, missing: str):
+    monkeypatch.setitem(sys.modules, f"tenure.spark.topic.{missing}", None)
+    source: Any = TopicDataSource({**AT, "staging": "file:///nowhere"})
+    with pytest.raises(Invalid, match=r"needs Spark 4\.[12] or later") as refused:
+        source.streamReader(None) if make == "streamReader" else source.streamWriter(None, False)
+    assert refused.value.code == "spark_too_old"
