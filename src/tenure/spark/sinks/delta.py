@@ -129,9 +129,11 @@ class DeltaSink:
             return self._where
         if not spark.catalog.tableExists(self._where):
             return None
-        detail = spark.sql(f"DESCRIBE DETAIL {self._target}").select("format", "location").collect()[0]
+        detail = spark.sql(f"DESCRIBE DETAIL {self._target}").collect()[0]
         if detail["format"] != "delta":
             raise Invalid(f"{self._where} is a table of the format {detail['format']}, not of Delta")
+        if any(feature.startswith("catalog") for feature in detail["tableFeatures"] or ()):
+            raise Invalid(f"the commits of {self._where} are managed by its catalog: its log does not show the newest")
         return str(detail["location"])
 
     @property
