@@ -12,7 +12,7 @@ from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
-from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, PLAN, RUN
+from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, PIPELINE, PLAN, RUN
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
 from tenure.errors import Corrupt
@@ -206,7 +206,7 @@ def _unreferenced(key: str, void: str) -> Finding:
 
 
 def _ours(key: str) -> bool:
-    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN))
+    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN, PIPELINE))
 
 
 def _born_ms(buffer_id: str) -> int:

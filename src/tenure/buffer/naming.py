@@ -11,6 +11,7 @@ __all__ = [
     "DELTA",
     "FREED",
     "MARKER",
+    "PIPELINE",
     "PLAN",
     "QUARANTINE",
     "RUN",
@@ -34,6 +35,7 @@ RUN = re.compile(r"manifest/run-(\d{20})-([0-9a-f]{8})\.json")
 FREED = re.compile(r"manifest/freed-(\d{20})\.json")
 QUARANTINE = re.compile(r"quarantine/(\d{20})-(.+)\.json")
 PLAN = re.compile(r"plan/([^/]+)/(\d{20})\.json")
+PIPELINE = re.compile(r"pipeline/([^/]+)\.json")
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80
 
