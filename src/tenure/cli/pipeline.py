@@ -72,7 +72,9 @@ def _status(file: File, as_json: AsJson = False) -> None:
 @pipeline.command("backfill")
 def _backfill(
     file: File,
-    into: Annotated[str, typer.Option("--into", help="The new path, table or topic.", show_default=False)],
+    into: Annotated[
+        str, typer.Option("--into", help="The new path, table or topic, as in the file.", show_default=False)
+    ],
     first: Annotated[str, typer.Option("--from", help="The first batch, or a time.", metavar="SEQ|TIME")],
     last: Annotated[str, typer.Option("--to", help="The last batch, or a time.", metavar="SEQ|TIME")],
     master: Master = None,

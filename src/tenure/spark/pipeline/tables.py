@@ -87,7 +87,7 @@ def side_table(pipeline: Pipeline, path: str, *, kind: str, into: str | None = N
     from tenure.spark.sinks.file_table import FileTable
 
     suffix = "" if into is None else "-" + "".join(char if char.isalnum() else "-" for char in into).strip("-")
-    return FileTable(_where(pipeline, path) + suffix, name=f"{pipeline.name}.{kind}")
+    return FileTable(_where(pipeline, path).rstrip("/") + suffix, name=f"{pipeline.name}.{kind}")
 
 
 def place_of(pipeline: Pipeline, into: str | None = None) -> str:

@@ -1,0 +1,284 @@
+"""A pipeline file at work: decode, steps, deduplication, expectations, and three tables that get each row once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tenure.buffer import stat
+from tenure.errors import Conflict, Invalid
+from tenure.spark.pipeline import read_pipeline
+from tenure.spark.pipeline.outputs import Outputs
+from tenure.spark.pipeline.record import Run, last_run
+from tenure.spark.pipeline.running import RunOptions, backfill_pipeline, run_pipeline
+from tenure.spark.pipeline.stages import empty_range
+from tenure.spark.pipeline.words import described, plan_of
+from tests.spark.conftest import Filled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = '[fields]\nid = "long"\namount = "decimal(10,2)"\nat = "timestamp"\n'
+STEPS = """\
+from pyspark.sql import functions as f
+
+def with_cents(frame):
+    return frame.withColumn("cents", (f.col("amount") * 100).cast("long"))
+"""
+PIPELINE = """\
+[pipeline]
+name = "orders"
+[source]
+buffer = "{buffer}"
+group = "orders"
+entries_max = 4
+[decode]
+schema = "orders.toml"
+malformed = "quarantine"
+[[step]]
+sql = '''
+WITH dated AS (SELECT *, date(at) AS day FROM input) -- a query may have its own
+SELECT * FROM dated;
+'''
+[[step]]
+python = "orders_steps_of_tests:with_cents"
+[deduplicate]
+keys = ["id"]
+[[expect]]
+name = "positive"
+that = "amount > 0"
+otherwise = "quarantine"
+[[expect]]
+name = "small"
+that = "amount < 1000"
+otherwise = "drop"
+[[expect]]
+name = "sane"
+that = "id >= 0"
+otherwise = "fail"
+[expectations]
+path = "tables/expectations"
+[quarantine]
+path = "tables/quarantine"
+[sink]
+kind = "parquet"
+path = "tables/orders"
+partition_by = ["day"]
+"""
+LOCAL = RunOptions(master="local[2]")
+
+
+def order(number: int, amount: object, day: int = 1) -> bytes:
+    return json.dumps({"id": number, "amount": amount, "at": f"2026-01-{day:02}T10:00:00Z"}).encode()
+
+
+FIRST = [order(1, 5), order(2, 7), order(1, 6, day=2), b"not json"]
+SECOND = [order(3, -1), order(4, 5000), order(5, "many"), order(6, 9.25)]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "orders.toml").write_text(SCHEMA)
+    (tmp_path / "orders_steps_of_tests.py").write_text(STEPS)
+    return tmp_path
+
+
+def written(home: Path, url: str, text: str = PIPELINE) -> Path:
+    file = home / "pipeline.toml"
+    file.write_text(text.replace("{buffer}", url))
+    return file
+
+
+def ran(spark: SparkSession, file: Path, **options: Any) -> Run:
+    return run_pipeline(read_pipeline(file), LOCAL, spark=spark, **options)
+
+
+def rows(spark: SparkSession, path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.parquet(str(path)).selectExpr(*columns).collect())
+
+
+def test_each_entry_ends_in_one_table_once(spark: SparkSession, home: Path, filled: Filled) -> None:
+    url = filled(FIRST, SECOND)
+    file = written(home, url)
+    run = ran(spark, file)
+    assert (run.state, run.ranges, run.batches, run.low, run.high) == ("done", 2, 2, 0, 1)
+    found = run.figures
+    assert (found.entries, found.rows, found.malformed) == (8, 3, 2)
+    assert (found.quarantined, found.dropped) == (3, 1)
+    assert found.failed == {"positive": 1, "small": 1, "sane": 0}
+    orders = rows(spark, home / "tables/orders", "id", "cents", "cast(day AS string)", "_seq", "_index")
+    assert orders == [(1, 600, "2026-01-02", 0, 2), (2, 700, "2026-01-01", 0, 1), (6, 925, "2026-01-01", 1, 3)]
+    aside = rows(spark, home / "tables/quarantine", "seq", "index", "reason", "row")
+    assert [each[:3] for each in aside] == [(0, 3, "malformed"), (1, 0, "positive"), (1, 2, "malformed")]
+    assert aside[0][3] == "not json"
+    assert json.loads(aside[1][3])["id"] == 3
+    kept = rows(spark, home / "tables/expectations", "low", "high", "expectation", "passed", "failed")
+    assert kept[:3] == [(0, 0, "positive", 2, 0), (0, 0, "sane", 2, 0), (0, 0, "small", 2, 0)]
+    assert (1, 1, "positive", 2, 1) in kept
+    assert sorted(part.name for part in (home / "tables/orders").glob("day=*")) == ["day=2026-01-01", "day=2026-01-02"]
+
+    again = ran(spark, file)
+    assert (again.state, again.ranges, again.figures.rows) == ("done", 0, 0)
+    assert rows(spark, home / "tables/orders", "id", "cents", "cast(day AS string)", "_seq", "_index") == orders
+    [group] = asyncio.run(stat(url)).groups
+    assert (group.last_acked, group.lag_batches) == (1, 0)
+
+    replayed = backfill_pipeline(read_pipeline(file), LOCAL, into="tables/again", first=0, last=1, spark=spark)
+    assert replayed.figures.rows == 3
+    assert rows(spark, home / "tables/again", "id", "_seq") == [(1, 0), (2, 0), (6, 1)]
+    assert len(rows(spark, home / "tables/quarantine-tables-again", "seq")) == 3
+    assert len(rows(spark, home / "tables/quarantine", "seq")) == 3
+    with pytest.raises(Invalid, match="the pipeline's own table"):
+        backfill_pipeline(read_pipeline(file), LOCAL, into="tables/orders", first=0, last=1, spark=spark)
+
+
+def test_a_row_that_no_row_may_be_stops_the_run_before_anything_is_written(
+    spark: SparkSession, home: Path, filled: Filled
+) -> None:
+    url = filled(FIRST, [order(-7, 1), order(-8, 1)])
+    file = written(home, url)
+    with pytest.raises(Conflict, match="2 rows fail the expectation sane, of batches 1: nothing") as caught:
+        ran(spark, file)
+    assert caught.value.code == "expectation_failed"
+    assert [row[0] for row in rows(spark, home / "tables/orders", "_seq")] == [0, 0]
+    assert rows(spark, home / "tables/expectations", "low") == [(0,)] * 3
+    noted = last_run(url, "orders")
+    assert noted is not None
+    assert (noted.state, noted.ranges) == ("failed", 1)
+    assert noted.error is not None
+    assert noted.error["code"] == "expectation_failed"
+
+
+def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
+    spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tenure.spark.sinks.file_table import FileTable
+
+    file = written(home, filled(SECOND))
+    write = FileTable.write
+
+    def crash(self: FileTable, frame: Any, commit: Any) -> None:
+        if self.name == "orders":
+            raise RuntimeError("power is out")
+        write(self, frame, commit)
+
+    monkeypatch.setattr(FileTable, "write", crash)
+    with pytest.raises(Conflict, match="power is out") as caught:
+        ran(spark, file)
+    assert caught.value.code == "pipeline_failed"
+    assert len(rows(spark, home / "tables/quarantine", "seq")) == 2
+    assert not (home / "tables/orders").exists()
+    monkeypatch.undo()
+    assert ran(spark, file).figures.rows == 1
+    assert rows(spark, home / "tables/orders", "id") == [(6,)]
+    assert len(rows(spark, home / "tables/quarantine", "seq")) == 2
+    assert len(rows(spark, home / "tables/expectations", "low")) == 3
+
+
+@pytest.mark.parametrize("otherwise", ["drop", "fail"])
+def test_without_side_tables_rows_are_counted_on_their_way(
+    spark: SparkSession, home: Path, filled: Filled, otherwise: str
+) -> None:
+    text = PIPELINE[: PIPELINE.index("[[expect]]")].replace('"quarantine"', '"drop"')
+    text += '[[expect]]\nname = "small"\nthat = "amount < 1000"\n'
+    text += f'[[expect]]\nname = "sane"\nthat = "id > 0"\notherwise = "{otherwise}"\n'
+    text += '[sink]\nkind = "parquet"\npath = "tables/orders"\n'
+    found = ran(spark, written(home, filled(FIRST, SECOND), text)).figures
+    assert (found.entries, found.rows, found.malformed, found.dropped) == (8, 4, 2, 3)
+    assert found.failed == {"small": 1, "sane": 0}
+
+
+def test_a_plan_can_be_seen_without_reading_anything(spark: SparkSession, home: Path, filled: Filled) -> None:
+    pipeline = read_pipeline(written(home, filled(FIRST)))
+    plan = plan_of(Outputs(pipeline).planned(empty_range(spark)))
+    assert "Physical Plan" in plan
+    assert described(pipeline)[-2].startswith("append to parquet tables/orders, partitioned by day")
+
+
+@pytest.mark.full
+def test_a_stream_brings_every_entry_into_the_same_tables(spark: SparkSession, home: Path, filled: Filled) -> None:
+    text = PIPELINE + '[schedule]\nrun = "streaming"\nevery_ms = 50\ncheckpoint = "checkpoint"\n'
+    file = written(home, filled(FIRST, SECOND), text)
+    stop = threading.Event()
+    run = ran(spark, file, stop=stop, on_range=lambda run, _lag: stop.set() if run.high == 1 else None)
+    assert (run.state, run.figures.rows, run.figures.quarantined) == ("stopped", 3, 3)
+    assert rows(spark, home / "tables/orders", "id", "_seq") == [(1, 0), (2, 0), (6, 1)]
+    assert len(rows(spark, home / "tables/quarantine", "seq")) == 3
+
+
+def test_a_field_that_joins_the_schema_file_needs_no_restart(spark: SparkSession, home: Path, filled: Filled) -> None:
+    url = filled([b'{"id":1,"note":"a"}'])
+    text = '[pipeline]\nname = "o"\n[source]\nbuffer = "{buffer}"\n[decode]\nschema = "orders.toml"\n'
+    text += '[schedule]\nrun = "follow"\nevery_ms = 10\n[sink]\nkind = "parquet"\npath = "tables/orders"\n'
+    stop = threading.Event()
+
+    def next_range(run: Run, _lag: int) -> None:
+        if run.ranges == 1:
+            (home / "orders.toml").write_text(SCHEMA + 'note = "string"\n')
+            filled([b'{"id":2,"note":"b"}'], url=url)
+        else:
+            stop.set()
+
+    run = ran(spark, written(home, url, text), stop=stop, on_range=next_range)
+    assert (run.state, run.ranges) == ("stopped", 2)
+    table = spark.read.option("mergeSchema", "true").parquet(str(home / "tables/orders"))
+    assert sorted(tuple(row) for row in table.select("id", "note").collect()) == [(1, None), (2, "b")]
+
+
+def test_a_stop_comes_behind_the_range_under_way(spark: SparkSession, home: Path, filled: Filled) -> None:
+    file = written(home, filled(FIRST, FIRST, FIRST))
+    stop = threading.Event()
+    run = ran(spark, file, stop=stop, on_range=lambda _run, _lag: stop.set())
+    assert (run.state, run.ranges) == ("stopped", 1)
+    assert ran(spark, file).ranges == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("date(at)", "date(ta)", r"pipeline\.toml:11: sql: \[UNRESOLVED_COLUMN.*ta"),
+        ("SELECT * FROM dated", "SELECT * FORM dated", r"pipeline\.toml:11: sql: \[PARSE_SYNTAX_ERROR"),
+        ("amount > 0", "amuont > 0", r"pipeline\.toml:22: that: \[UNRESOLVED_COLUMN"),
+        ('keys = ["id"]', 'keys = ["no"]', r"pipeline\.toml:19: the rows have no no"),
+        (":with_cents", ":f.lit", r"pipeline\.toml:17: python: "),
+    ],
+    ids=["column", "syntax", "expectation", "key", "function"],
+)
+def test_what_only_spark_can_tell_is_told_with_its_line_before_anything_is_read(
+    spark: SparkSession, home: Path, filled: Filled, before: str, after: str, told: str
+) -> None:
+    url = filled(FIRST)
+    with pytest.raises(Invalid, match=told) as caught:
+        ran(spark, written(home, url, PIPELINE.replace(before, after)))
+    assert caught.value.code == "bad_step"
+    assert asyncio.run(stat(url)).groups == []
+
+
+def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: Filled) -> None:
+    file = written(home, filled(FIRST, SECOND))
+    command = Path(sys.executable).with_name("tenure")
+
+    def tenure(*arguments: object) -> subprocess.CompletedProcess[str]:
+        given = [str(command), "pipeline", *map(str, arguments)]
+        return subprocess.run(given, capture_output=True, text=True, check=False, timeout=110)
+
+    sound = tenure("validate", file)
+    assert (sound.returncode, sound.stdout) == (0, f"{file}: orders is sound\n"), sound.stderr
+    assert "it has not run yet" in tenure("status", file).stdout
+    done = tenure("run", file, "--master", "local[2]", "--conf", "spark.driver.memory=1g")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "orders: done" in done.stdout
+    assert "3 rows written to parquet tables/orders, 2 malformed, 3 quarantined, 1 dropped" in done.stdout
+    standing = json.loads(tenure("status", file, "--json").stdout)
+    assert (standing["lag_batches"], standing["last_run"]["state"]) == (0, "done")
+    file.write_text(file.read_text().replace('kind = "parquet"', 'kind = "parkett"'))
+    refused = tenure("run", file)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"{file}:39: kind must be one of" in refused.stderr
