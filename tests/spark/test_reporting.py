@@ -30,7 +30,7 @@ from tests.spark.report_history import QUEUES, Counts, entries_of, random_histor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 NO_EVENTS = [
     b"no JSON",
@@ -211,7 +211,7 @@ def test_a_life_ends_with_a_redrive_and_begins_anew_and_extensions_count_for_not
     frame = spark.createDataFrame([(bytearray(entry),) for entry in entries_of(lives)], "entry binary")
     steps = [row.asDict() for row in steps_of(parsed_entries(frame)).collect()]
     told = {(step["topic"], step["seq"], step["event"], step["ts"]): step for step in steps}
-    assert len(told) == len(steps) == 13, "no step for the extension"
+    assert len(told) == len(steps) == 15, "no step for the extension"
     first, again = told["q", 2, "dead_lettered", 190], told["q", 2, "acked", 530]
     assert (first["life"], first["deliveries"], first["before_ms"], first["is_last"], first["node"]) == (
         1,

@@ -7,6 +7,7 @@ number of rows to the driver.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,22 +66,22 @@ def make_report(
     place = Place(out)
     told = on_step or (lambda _: None)
     told("reading the events")
-    events = _within(source.rows(spark), scope or Scope()).persist(StorageLevel.DISK_ONLY)
-    first_ms, last_ms, malformed = _span(events)
-    step_ms = step_ms_for(first_ms, last_ms)
-    told("following each job")
-    steps = steps_of(events).persist(StorageLevel.DISK_ONLY)
-    inputs = Inputs(events, steps, step_ms=step_ms)
-    inputs.workers = inputs.workers.persist(StorageLevel.DISK_ONLY)
-    try:
+    with ExitStack() as kept:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            kept.callback(frame.persist(StorageLevel.DISK_ONLY).unpersist)
+            return frame
+
+        events = keep(_within(source.rows(spark), scope or Scope()))
+        first_ms, last_ms, malformed = _span(events)
+        step_ms = step_ms_for(first_ms, last_ms)
+        inputs = Inputs(events, keep(steps_of(events)), step_ms=step_ms)
+        keep(inputs.workers)
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for name, table in TABLES.items():
             told(f"working out {name}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
-    finally:
-        for frame in (inputs.workers, steps, events):
-            frame.unpersist()
     figures = collected(out / "tables", source=source.url, step_ms=step_ms, malformed=malformed)
     (out / PAGE).write_text(page(figures), encoding="utf-8")
     return figures

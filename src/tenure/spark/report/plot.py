@@ -35,7 +35,7 @@ def lines(series: Sequence[Series], labels: Sequence[str], *, unit: str) -> Html
     """Lines over time, with a legend. All series have one value per label."""
     top = _round_up(max((max(each.values, default=0) for each in series), default=0))
     shapes = [_line(each, top) for each in series]
-    drawing = tag("svg", _grid(), *shapes, viewBox=f"0 0 1000 {_HIGH:g}", preserveAspectRatio="none", role="img")
+    drawing = _stretching(_grid(), *shapes, label=f"{', '.join(each.name for each in series)}: {unit} over time")
     legend = words(tag("li", tag("i", class_=each.colour), each.name) for each in series)
     return words([tag("ul", legend, class_="legend"), _framed(drawing, labels, top=top, unit=unit)])
 
@@ -62,7 +62,7 @@ def histogram(
                 height=f"{high:.2f}",
             )
         )
-    drawing = tag("svg", _grid(), *columns, viewBox=f"0 0 1000 {_HIGH:g}", preserveAspectRatio="none", role="img")
+    drawing = _stretching(_grid(), *columns, label=unit)
     return _framed(drawing, labels, top=top, unit=unit, each=True)
 
 
@@ -76,9 +76,13 @@ def sparkline(values: Sequence[float], *, colour: str, hint: str) -> Html:
     """A line as small as a word."""
     top = max(values, default=0) or 1
     shape = _line(Series("", colour, values, filled=True), top)
-    return tag(
-        "svg", tag("title", hint), shape, class_="spark", viewBox=f"0 0 1000 {_HIGH:g}", preserveAspectRatio="none"
-    )
+    return _stretching(tag("title", hint), shape, label=hint, class_="spark")
+
+
+def _stretching(*shapes: Html, label: str, class_: str | None = None) -> Html:
+    """A drawing that is as wide and as high as its place; ``label`` is for those who do not see it."""
+    whole = f"0 0 1000 {_HIGH:g}"
+    return tag("svg", *shapes, class_=class_, viewBox=whole, preserveAspectRatio="none", role="img", aria_label=label)
 
 
 def _bar(bar: Bar, longest: float) -> Html:

@@ -35,15 +35,6 @@ def steps_of(events: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    exploded = (
-        events.where("is_event AND event NOT IN ('extended', 'gap')")
-        .withColumn("pair", f.explode("pairs"))
-        .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
-        .withColumn("begins", f.expr("event = 'produced' OR (event = 'redriven' AND dest <=> topic)"))
-        .withColumn("is_claim", f.col("event") == "claimed")
-        .withColumn("why", f.expr(_WHY))
-        .select("log", "topic", "seq", "batch", "n", "event", "ts", "node", "begins", "is_claim", "why")
-    )
     in_order = Window.partitionBy("log", "topic", "seq").orderBy("batch", "n")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
@@ -51,7 +42,8 @@ def steps_of(events: DataFrame) -> DataFrame:
         return f.last(value, ignorenulls=True).over(so_far)
 
     first_pass = (
-        exploded.withColumn("claims", f.sum(f.col("is_claim").cast("long")).over(so_far))
+        _exploded(events)
+        .withColumn("claims", f.sum(f.col("is_claim").cast("long")).over(so_far))
         .withColumn("life", f.sum(f.col("begins").cast("long")).over(so_far))
         .withColumn("life_ts", latest(f.expr("CASE WHEN begins THEN ts END")))
         .withColumn("reason_so_far", latest(f.expr("CASE WHEN begins THEN '' ELSE why END")))
@@ -77,6 +69,21 @@ def steps_of(events: DataFrame) -> DataFrame:
         f.expr(_MS_SINCE.format(since="life_ts")).alias("life_ms"),
         (f.col("claims") - f.coalesce("claims_before", f.lit(0))).alias("deliveries"),
         f.coalesce("next_begins", f.lit(True)).alias("is_last"),
+    )
+
+
+def _exploded(events: DataFrame) -> DataFrame:
+    """One row per event and job, with whether a life begins, whether it is a claim, and how a delivery ended."""
+    from pyspark.sql import functions as f
+
+    return (
+        events.where("is_event AND event NOT IN ('extended', 'gap')")
+        .withColumn("pair", f.explode("pairs"))
+        .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
+        .withColumn("begins", f.expr("event = 'produced' OR (event = 'redriven' AND dest <=> topic)"))
+        .withColumn("is_claim", f.col("event") == "claimed")
+        .withColumn("why", f.expr(_WHY))
+        .select("log", "topic", "seq", "batch", "n", "event", "ts", "node", "begins", "is_claim", "why")
     )
 
 
