@@ -90,12 +90,11 @@ class FileLog:
         Raises Indeterminate where the outcome is unknown.
         """
         number = state.last + 1
-        mine = [mark_line(self._table, mark), *files]
         if _is_compact(number):
-            others = [line for key, line in self._mark_lines(state) if key != (mark.buffer, mark.sink)]
-            data = encode([*others, mine[0], *state.files, *files])
+            marks = state.marks | {(mark.buffer, mark.sink): mark}
+            data = encode([*(mark_line(self._table, one) for one in marks.values()), *state.files, *files])
         else:
-            data = encode(mine)
+            data = encode([mark_line(self._table, mark), *files])
         if len(data) > LOG_BYTES_MAX:
             raise Invalid(
                 f"the table's log would have {len(data):,} bytes, the limit is {LOG_BYTES_MAX:,}: write larger ranges "
@@ -107,9 +106,6 @@ class FileLog:
         numbers = await self._numbers()
         await self._forget(numbers)
         return not any(other > number and _is_compact(other) for other in numbers)
-
-    def _mark_lines(self, state: LogState) -> list[tuple[tuple[str, str], Line]]:
-        return [(key, mark_line(self._table, mark)) for key, mark in state.marks.items()]
 
     async def _numbers(self) -> dict[int, ObjectInfo]:
         """The log's numbers, ascending."""

@@ -30,7 +30,6 @@ class Place:
             raise Invalid(f"no table can be at {text!r}: use a path, file://, s3://, s3a:// or gs://")
         store_scheme = "s3" if parts.scheme == "s3a" else parts.scheme
         self.url = parts._replace(scheme=store_scheme).geturl()
-        self._store_url = self.url
         self.local: Path | None = None
         path = quote(unquote(parts.path).rstrip("/"), safe="/=")
         if parts.scheme == "file":
@@ -43,7 +42,7 @@ class Place:
 
     def store(self) -> ObjectStore:
         """The store whose keys are relative to the place. Raises Invalid for a URL it does not know."""
-        return open_store(self._store_url)
+        return open_store(self.url)
 
     def spark_path(self, key: str) -> str:
         """The path of a key as Spark is told it: not quoted."""

@@ -93,6 +93,8 @@ class PostgresSink:
         Raises Conflict (``sink_moved``), Invalid for rows that the table cannot take, Denied where the user may not,
         Overloaded where the database refuses for now, Indeterminate where the answer to the commit was lost.
         """
+        import psycopg
+
         columns = columns_of(frame.schema)
         staging = self._staging(commit)
         with self._connected() as connection:
@@ -110,7 +112,8 @@ class PostgresSink:
             raise
         with self._connected() as connection:
             self._commit(connection, commit, columns, staging)
-            self._clean(connection, commit)
+            with contextlib.suppress(psycopg.Error):  # the rows are there; what is left now the next write removes
+                self._clean(connection, commit)
 
     # Spark
 
