@@ -15,7 +15,7 @@ import pyspark
 
 from tests.buffer.conftest import free_ports
 
-UP_WITHIN_S = 120
+UP_WITHIN_S = 600
 HOST = "127.0.0.1"
 
 

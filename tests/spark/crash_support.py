@@ -82,7 +82,7 @@ class Child:
             self.lines.append("gone")
             self._heard.notify_all()
 
-    def wait_for(self, what: Callable[[list[str]], bool], within_s: float = 240) -> bool:
+    def wait_for(self, what: Callable[[list[str]], bool], within_s: float = 900) -> bool:
         """Until its lines are as asked for; False where it ended before."""
         with self._heard:
             assert self._heard.wait_for(lambda: what(self.lines) or "gone" in self.lines, within_s), self.lines

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.buffer.conftest import free_ports
 
-UP_WITHIN_S = 60
+UP_WITHIN_S = 180
 PASSWORD = "a secret/of:tests@%"
 
 

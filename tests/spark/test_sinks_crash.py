@@ -28,7 +28,7 @@ PACKAGES = tuple(dict.fromkeys(package for needs in NEEDS for package in needs.p
 CONF: dict[str, str] = {key: value for needs in NEEDS for key, value in needs.conf.items()}
 ENTRIES, BATCH, RANGE = 20_000, 1_000, 7_000
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 @pytest.fixture(scope="module")
