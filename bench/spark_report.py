@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bench.events import fill
 from bench.measure import Row
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SIZES = {True: (200_000, 2_000_000), False: (1_000_000, 10_000_000)}
-_SHAPE = """
-    SELECT element_at(array('produced', 'claimed', 'extended', 'acked'), CAST(step AS int) + 1) AS event,
-           concat('queue-', job % 7) AS topic,
-           1700000000000 + job DIV 100 + step * 250 + pmod(hash(job), 400) AS ts,
-           array(job, 1L) AS runs,
-           job * 4 + step AS batch,
-           0L AS n,
-           IF(step = 0, NULL, concat('worker-', pmod(hash(job), 20))) AS node
-    FROM (SELECT id DIV 4 AS job, id % 4 AS step FROM range({count}))
-"""
 
 
 def report_memory(root: Path, *, quick: bool) -> list[Row]:
@@ -72,20 +60,16 @@ def _anonymous_mb(pid: int) -> float:
     return int(held[0]) / 1024 if held else 0.0
 
 
-def make_events(spark: SparkSession, url: str, count: int) -> None:
-    spark.sql(_SHAPE.format(count=count)).write.parquet(url)
-
-
 def main(home: str, count: str) -> None:
     from tenure.spark.report.job import make_report
-    from tenure.spark.report.source import TableEvents
+    from tenure.spark.report.source import find_events
     from tenure.spark.session import open_session
 
+    url = (Path(home).absolute() / "events").as_uri()
+    asyncio.run(fill(url, int(count)))
     conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "8"}
     spark = open_session("bench-report", master="local[2]", conf=conf)
-    events = Path(home).absolute() / "events"
-    make_events(spark, events.as_uri(), int(count))
-    make_report(spark, TableEvents(events.as_uri()), Path(home).absolute() / "out")
+    make_report(spark, find_events(url), Path(home).absolute() / "out")
     spark.stop()
 
 
