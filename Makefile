@@ -29,8 +29,8 @@ $(READY): pyproject.toml requirements/uv.txt requirements/dev.txt tools/venv.py
 	@$(PYTHON) tools/venv.py
 	@touch $@
 
-run: $(READY) ## Run the tour of the engine, then serve on port 4000 (with CI=true the tour alone)
-	@$(BIN)/tenure tour
+run: $(READY) ## Run the tour, from the engine to Spark, then serve on port 4000 (with CI=true the tour alone)
+	@$(BIN)/tenure tour --spark .tenure-tour
 	@test "$$CI" = true || exec $(BIN)/tenure serve --data .tenure-data --port 4000
 
 test: lint types pytest ## Lint, check types and run the tests

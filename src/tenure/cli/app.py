@@ -59,11 +59,15 @@ def _options(
 
 
 @app.command("tour")
-def _tour() -> None:
+def _tour(
+    spark: Annotated[
+        Path | None, typer.Option(help="Go on with Spark, and keep its table and report in this directory.")
+    ] = None,
+) -> None:
     """Show the engine at work: a worker killed with SIGKILL, the recovery, leases, dead letters. Takes seconds."""
     from tenure.cli import tour
 
-    raise typer.Exit(tour.run())
+    raise typer.Exit(tour.run(spark))
 
 
 @app.command("serve")

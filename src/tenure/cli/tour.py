@@ -1,4 +1,4 @@
-"""`tenure tour`: the engine at work in a few seconds, with a real kill and a recovery in it.
+"""`tenure tour`: the engine at work in a few seconds, with a real kill and a recovery in it; and Spark, if asked for.
 
 Everything it prints was checked right before. A check that fails ends the tour with exit code 1.
 """
@@ -17,17 +17,21 @@ from tenure.cli.screen import console_for, escape
 from tenure.cli.tour_checks import Surprise
 from tenure.cli.tour_kill import kill_and_recover
 from tenure.cli.tour_leases import walk_through_leases
+from tenure.cli.tour_spark import events_into_a_table
 from tenure.errors import TenureError
 
 __all__ = ["run"]
 
 
-def run() -> int:
-    """Give the tour; returns the exit code."""
+def run(spark_out: Path | None = None) -> int:
+    """Give the tour, with Spark where a directory for its table and report is given; returns the exit code."""
     console, started = console_for(), time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tenure-tour-") as directory:
             asyncio.run(_tour(console, Path(directory) / "data"))
+            if spark_out is not None:
+                _title(console, "3. From the queue to a table and a report, by Spark")
+                events_into_a_table(console, Path(directory) / "crowd", spark_out.absolute())
     except (Surprise, TenureError) as error:
         console_for(stderr=True).print(f"[bold red]the tour met a surprise:[/] {escape(str(error))}")
         return PROBLEM
