@@ -52,6 +52,7 @@ async def test_a_job_is_listed_with_what_is_known_of_it(broker: Broker, clock: M
             "deliveries": 1,
             "node": "w",
             "lease_id": claim.lease_id,
+            "since": claim.deadline - 5000,
             "deadline": claim.deadline,
         }
     ]

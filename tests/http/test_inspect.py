@@ -28,6 +28,7 @@ async def test_jobs_are_listed_by_state_with_who_holds_them(site: Site) -> None:
         "deliveries": 2,
         "node": "w",
         "lease_id": claim["lease_id"],
+        "since": site.clock.wall_ms(),
         "deadline": claim["claimed"][0]["deadline"],
         "reason": "busy",
     }

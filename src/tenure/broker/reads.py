@@ -198,6 +198,7 @@ def describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | None
     if lease is not None:
         item["deliveries"] = queue.deliveries.get(seq, 1)
         item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
+        item["since"] = lease.since + engine.state.wall_offset_ms
         item["deadline"] = lease.deadline + engine.state.wall_offset_ms
     if due is not None:
         item["deliver_at"] = due

@@ -82,14 +82,7 @@ def _described(engine: Engine, queue: Queue, seqs: list[int]) -> list[dict[str, 
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
     dues = due_times(queue, delayed, engine.state.wall_offset_ms) if delayed else {}
-    items = []
-    for seq, state in states.items():
-        item = describe(engine, queue, seq, state, dues.get(seq))
-        lease = queue.in_flight.get(seq)
-        if lease is not None:
-            item["since"] = lease.since + engine.state.wall_offset_ms
-        items.append(item)
-    return items
+    return [describe(engine, queue, seq, state, dues.get(seq)) for seq, state in states.items()]
 
 
 def _lease(queue: Queue, lease: Lease, offset: int) -> dict[str, Any]:

@@ -50,6 +50,6 @@ function labels(used, unit) {
   const width = WIDTH / used.length;
   const every = Math.ceil(used.length / 5);
   return used
-    .map(({ upTo }, i) => (i % every === 0 && upTo !== null ? s("text", { x: (i + 0.5) * width, y: HEIGHT + 12 }, `≤${unit(upTo)}`) : null))
+    .map(({ upTo }, i) => (i % every === 0 && upTo !== null ? s("text", { x: Math.max((i + 0.5) * width, 20), y: HEIGHT + 12 }, `≤${unit(upTo)}`) : null))
     .filter(Boolean);
 }

@@ -55,7 +55,7 @@ export function jobPanel(topic, { actions, onClose, now }) {
       payloadBlock("Payload", member(text, "data")),
       payloadBlock("Meta", member(text, "meta")),
       h("h3", {}, "Leases"),
-      story(job),
+      story(job, now()),
     );
   }
 
@@ -80,9 +80,9 @@ export function payloadBlock(title, json) {
   return [h("h3", {}, title, h("span", { class: "hint" }, ` ${kind}, ${note}`)), h("pre", { class: "payload", tabindex: "0" }, text)];
 }
 
-function story(job) {
+function story(job, now) {
   const past = job.history.map((one) => ({ ...one, words: ENDS[one.end] ?? one.end }));
-  if (job.state === "in_flight") past.push({ node: job.node, lease_id: job.lease_id, from: null, to: job.deadline, words: "holds it now" });
+  if (job.state === "in_flight") past.push({ node: job.node, lease_id: job.lease_id, from: job.since, to: now, words: "holds it now" });
   if (!past.length) return h("p", { class: "hint" }, "It was never handed out.");
   const rows = past.map(({ node, lease_id: lease, from, to, words, reason }, i) =>
     h(
@@ -90,8 +90,8 @@ function story(job) {
       {},
       h("td", {}, i + 1),
       h("td", { title: `lease ${lease}` }, node),
-      h("td", {}, from === null ? "–" : clock(from)),
-      h("td", {}, from === null ? "" : duration(to - from)),
+      h("td", {}, clock(from)),
+      h("td", {}, duration(Math.max(0, to - from))),
       h("td", {}, reason ? `${words}: ${reason}` : words),
     ),
   );
