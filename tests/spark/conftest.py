@@ -53,6 +53,19 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+    end_jvm()
+
+
+def end_jvm() -> None:
+    """End Spark's JVM: it outlives a session, and the jars of the next module can only be chosen for a new one."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture

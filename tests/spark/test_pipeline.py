@@ -127,8 +127,7 @@ def test_each_entry_ends_in_one_table_once(spark: SparkSession, home: Path, fill
     again = ran(spark, file)
     assert (again.state, again.ranges, again.figures.rows) == ("done", 0, 0)
     assert rows(spark, home / "tables/orders", "id", "cents", "cast(day AS string)", "_seq", "_index") == orders
-    [group] = asyncio.run(stat(url)).groups
-    assert (group.last_acked, group.lag_batches) == (1, 0)
+    assert [one.last_acked for one in asyncio.run(stat(url)).groups if one.group == "orders"] == [1]
 
     replayed = backfill_pipeline(read_pipeline(file), LOCAL, into="tables/again", first=0, last=1, spark=spark)
     assert replayed.figures.rows == 3
@@ -245,9 +244,9 @@ def test_a_stop_comes_behind_the_range_under_way(spark: SparkSession, home: Path
     [
         ("date(at)", "date(ta)", r"pipeline\.toml:11: sql: \[UNRESOLVED_COLUMN.*ta"),
         ("SELECT * FROM dated", "SELECT * FORM dated", r"pipeline\.toml:11: sql: \[PARSE_SYNTAX_ERROR"),
-        ("amount > 0", "amuont > 0", r"pipeline\.toml:22: that: \[UNRESOLVED_COLUMN"),
-        ('keys = ["id"]', 'keys = ["no"]', r"pipeline\.toml:19: the rows have no no"),
-        (":with_cents", ":f.lit", r"pipeline\.toml:17: python: "),
+        ("amount > 0", "amuont > 0", r"pipeline\.toml:21: that: \[UNRESOLVED_COLUMN"),
+        ('keys = ["id"]', 'keys = ["no"]', r"pipeline\.toml:18: the rows have no no"),
+        (":with_cents", ":f.lit", r"pipeline\.toml:16: python: "),
     ],
     ids=["column", "syntax", "expectation", "key", "function"],
 )
@@ -258,7 +257,7 @@ def test_what_only_spark_can_tell_is_told_with_its_line_before_anything_is_read(
     with pytest.raises(Invalid, match=told) as caught:
         ran(spark, written(home, url, PIPELINE.replace(before, after)))
     assert caught.value.code == "bad_step"
-    assert asyncio.run(stat(url)).groups == []
+    assert [one.group for one in asyncio.run(stat(url)).groups] == ["default"]  # which every buffer has
 
 
 def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: Filled) -> None:
@@ -267,7 +266,7 @@ def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: 
 
     def tenure(*arguments: object) -> subprocess.CompletedProcess[str]:
         given = [str(command), "pipeline", *map(str, arguments)]
-        return subprocess.run(given, capture_output=True, text=True, check=False, timeout=110)
+        return subprocess.run(given, capture_output=True, text=True, check=False, timeout=500)
 
     sound = tenure("validate", file)
     assert (sound.returncode, sound.stdout) == (0, f"{file}: orders is sound\n"), sound.stderr

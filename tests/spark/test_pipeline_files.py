@@ -85,11 +85,13 @@ def test_all_mistakes_are_told_at_once_each_with_its_line(home: Path) -> None:
         .replace('malformed = "quarantine"', 'malfromed = "drop"')
         .replace('keys = ["id"]', 'keys = "id"')
         .replace('otherwise = "quarantine"', 'otherwise = "explode"')
+        .replace("with_total", "no_such_function")
         .replace('kind = "parquet"', 'kind = "csv"')
     )
     assert mistakes(home, text) == [
         "6: group must be str, got int",
         "10: malfromed is unknown here: malformed is meant?",
+        "16: python: orders_steps has no no_such_function",
         "19: keys must be array, got str",
         "24: otherwise must be one of drop, fail, quarantine, not 'explode'",
         "33: kind must be one of delta, iceberg, parquet, postgres, topic, not 'csv'",

@@ -61,7 +61,7 @@ def _standing(file: Path) -> Payload:
         "pipeline": pipeline.name,
         "buffer": buffer.url,
         "group": pipeline.source.group,
-        "started": group is not None,
+        "started": group is not None and bool(group.consumer),
         "last_acked": None if group is None else group.last_acked,
         "lag_batches": buffer.next_seq if group is None else group.lag_batches,
         "lag_ms": None if group is None else group.lag_ms,

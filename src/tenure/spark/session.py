@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
@@ -73,7 +73,7 @@ def open_session(
     elif master is not None:
         reachable(master, what="master")
     if under_submit:
-        return _build(name, settings, master=master)
+        return _explaining(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
     return started_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
 
 
@@ -114,10 +114,14 @@ def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequen
         )
     reachable(remote, what="remote")
     wanted = {key: value for need in needs for key, value in need.conf.items() if key not in _JOINED}
+    return _explaining(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
+
+
+def _explaining(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
     try:
-        return _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote)
-    except Exception as error:
-        raise explained(error, where=remote) from error
+        return start()
+    except Exception as error:  # whatever Spark, gRPC or the network says
+        raise explained(error, where=where) from error
 
 
 def _defaults(master: str | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -12,9 +12,9 @@ from typing import Any, Final, get_args
 import msgspec
 
 from tenure.errors import Invalid, TenureError
-from tenure.spark.decode.schema import OWN_COLUMNS, read_schema
+from tenure.spark.decode.schema import read_schema
 from tenure.spark.located import KeyPath, Located, Problem, read_toml, refused
-from tenure.spark.pipeline.config import LISTS, SECTIONS, Pipeline
+from tenure.spark.pipeline.config import LISTS, SECTIONS, Decode, Head, Pipeline, Schedule, SinkTable, Source
 from tenure.spark.pipeline.functions import load_function
 from tenure.spark.pipeline.queries import check_query, query_of
 from tenure.spark.pipeline.tables import check_sink
@@ -32,26 +32,37 @@ def read_pipeline(file: Path) -> Pipeline:
     """The pipeline that a file describes. Raises Invalid (``bad_pipeline``) with every mistake, its file and line."""
     located = read_toml(file, code=CODE)
     problems: list[Problem] = list(_strangers(located))
-    found: dict[str, Any] = {}
-    for name, kind in SECTIONS.items():
-        values = located.values.get(name, _EMPTY.get(name))
-        if values is None:
-            if name in _NEEDED:
-                problems.append(located.problem((), f"there is no [{name}]"))
-        elif not isinstance(values, dict):
-            problems.append(located.problem((name,), f"{name} is a table: write [{name}]"))
-        else:
-            found[name] = _section(located, (name,), kind, values, problems)
-    for name, kind in LISTS.items():
-        found[name] = tuple(_list(located, name, kind, problems))
-    if problems:
-        problems += _side_checks(located, found)
-        raise refused(_sorted(problems), code=CODE)
-    pipeline = Pipeline(located=located, **found)
-    problems = list(_checks(pipeline))
+    found = _sections(located, problems)
+    bad = {
+        name for name, section in found.items() if section is None or (isinstance(section, tuple) and None in section)
+    }
+    sound = {name: section for name, section in found.items() if name not in bad}
+    # What stands in for a bad section is looked at by no check: a mistake shall not be told as three.
+    pipeline = Pipeline(located=located, **(_STAND_INS | sound))
+    for needs, check in _CHECKS:
+        if bad.isdisjoint(needs):
+            problems += check(pipeline)
     if problems:
         raise refused(_sorted(problems), code=CODE)
     return pipeline
+
+
+def _sections(located: Located, problems: list[Problem]) -> dict[str, Any]:
+    """The sections by name; None, or None within a list, where one has a mistake or is missing."""
+    found: dict[str, Any] = {}
+    for name, kind in SECTIONS.items():
+        values = located.values.get(name, _EMPTY.get(name))
+        if values is None and name in _NEEDED:
+            problems.append(located.problem((), f"there is no [{name}]"))
+            found[name] = None
+        elif values is not None and not isinstance(values, dict):
+            problems.append(located.problem((name,), f"{name} is a table: write [{name}]"))
+            found[name] = None
+        elif values is not None:
+            found[name] = _section(located, (name,), kind, values, problems)
+    for name, kind in LISTS.items():
+        found[name] = tuple(_list(located, name, kind, problems))
+    return found
 
 
 def _sorted(problems: list[Problem]) -> list[Problem]:
@@ -75,6 +86,7 @@ def _list(located: Located, name: str, kind: type[msgspec.Struct], problems: lis
     values = located.values.get(name, [])
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         problems.append(located.problem((name,), f"{name} may stand there several times: write [[{name}]]"))
+        yield None
         return
     for index, value in enumerate(values):
         yield _section(located, (name, index), kind, value, problems)
@@ -112,30 +124,10 @@ def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
     return str(error).replace("`", "").removeprefix("Expected ").replace(" - at $", ", at ")
 
 
-def _side_checks(located: Located, found: dict[str, Any]) -> Iterator[Problem]:
-    """What can still be told of a file with mistakes in other places."""
-    for section in (found["step"], found["expect"]):
-        if None in section:
-            return
-    names = {"pipeline", "source", "sink", "decode", "schedule"}
-    if all(found.get(name) is not None for name in names) and None not in found.values():
-        yield from _checks(Pipeline(located=located, **found))
-
-
-def _checks(pipeline: Pipeline) -> Iterator[Problem]:
-    """What no single key can tell."""
-    at = pipeline.located.problem
-    if not _NAME.fullmatch(pipeline.name):
-        yield at(("pipeline", "name"), "name: 1 to 100 letters, digits, '.', '_' or '-'")
-    if not _NAME.fullmatch(pipeline.source.group):
-        yield at(("source", "group"), "group: 1 to 100 letters, digits, '.', '_' or '-'")
-    yield from _check_store(pipeline)
-    yield from _check_decode(pipeline)
-    for index in range(len(pipeline.step)):
-        yield from _check_step(pipeline, index)
-    yield from _check_rows(pipeline)
-    yield from check_sink(pipeline)
-    yield from _check_schedule(pipeline)
+def _check_names(pipeline: Pipeline) -> Iterator[Problem]:
+    for path, name in ((("pipeline", "name"), pipeline.name), (("source", "group"), pipeline.source.group)):
+        if not _NAME.fullmatch(name):
+            yield pipeline.located.problem(path, f"{path[-1]}: 1 to 100 letters, digits, '.', '_' or '-'")
 
 
 def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
@@ -166,6 +158,11 @@ def _check_decode(pipeline: Pipeline) -> Iterator[Problem]:
             if any(one.message.startswith("cannot be read") for one in told):
                 told = [at(("decode", "schema"), f"schema: {told[0].file} {told[0].message}")]
             yield from told
+
+
+def _check_steps(pipeline: Pipeline) -> Iterator[Problem]:
+    for index in range(len(pipeline.step)):
+        yield from _check_step(pipeline, index)
 
 
 def _check_step(pipeline: Pipeline, index: int) -> Iterator[Problem]:
@@ -206,7 +203,6 @@ def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
     used = pipeline.decode.malformed == "quarantine" or any(one.otherwise == "quarantine" for one in pipeline.expect)
     if pipeline.quarantine is not None and not used:
         yield at(("quarantine",), "nothing is sent to the quarantine: neither malformed entries nor an [[expect]]")
-    yield from _check_places(pipeline)
 
 
 def _check_places(pipeline: Pipeline) -> Iterator[Problem]:
@@ -226,6 +222,23 @@ def _check_schedule(pipeline: Pipeline) -> Iterator[Problem]:
         yield at(("schedule",), 'run = "streaming" needs a checkpoint: a directory that stays')
     if schedule.run != "streaming" and schedule.checkpoint is not None:
         yield at(("schedule", "checkpoint"), f"a checkpoint is for streaming, and run is {schedule.run}")
-    reserved = set(pipeline.sink.partition_by) & {name for name in OWN_COLUMNS if name == "_metadata"}
-    if reserved:
-        yield at(("sink", "partition_by"), "partition_by: _metadata is binary")
+
+
+_STAND_INS: Final[dict[str, Any]] = {
+    "pipeline": Head(name="unnamed"),
+    "source": Source(buffer="buffer"),
+    "sink": SinkTable(kind="parquet", path="table"),
+    "decode": Decode(),
+    "schedule": Schedule(),
+}
+_CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Pipeline], Iterator[Problem]]], ...]] = (
+    (("pipeline", "source"), _check_names),
+    (("source",), _check_store),
+    (("decode", "quarantine"), _check_decode),
+    (("step",), _check_steps),
+    (("decode", "deduplicate", "expect", "expectations", "quarantine"), _check_rows),
+    (("sink", "expectations", "quarantine"), _check_places),
+    (("pipeline", "sink"), check_sink),
+    (("schedule",), _check_schedule),
+)
+"""Each with the sections it looks at."""
