@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -135,6 +136,12 @@ def test_a_key_of_another_prefix_is_told_so(make_console: Callable[..., Console]
     expect(console.page.get_by_role("heading", name="Queues")).to_be_visible()
     console.page.goto(f"{guarded.url}/#/queue/orders")
     expect(console.page.locator(".status")).to_contain_text("does not reach")
+
+
+def test_fault_50_no_script_makes_markup_from_text():
+    for name, asset in load().items():
+        found = re.search(rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b", asset.body)
+        assert found is None, name
 
 
 def test_every_file_of_the_page_is_served():

@@ -1,12 +1,18 @@
 // Addresses by hash: #/queues, #/queue/<name>. A view is a module with `show(outlet, parts)`, which returns how to leave.
 
+// Those with a label stand in the navigation.
 const VIEWS = [
-  { path: "queues", load: () => import("./views/queues.js") },
+  { path: "queues", label: "Queues", load: () => import("./views/queues.js") },
   { path: "queue", load: () => import("./views/queue.js") },
 ];
 
 let leave = () => {};
 let turn = 0;
+
+/** What the navigation offers: `[{path, label}]`. */
+export function places() {
+  return VIEWS.filter(({ label }) => label);
+}
 
 /** The words of the current address, decoded. */
 export function parts() {

@@ -2,7 +2,7 @@
 
 import { keepKey } from "./api.js";
 import { h, say, swap } from "./dom.js";
-import { href } from "./router.js";
+import { href, places } from "./router.js";
 import { toggleTheme } from "./theme.js";
 import { openDialog } from "./widgets/dialog.js";
 
@@ -28,7 +28,7 @@ export function buildShell(root) {
     "header",
     { class: "top" },
     h("a", { class: "brand", href: href("queues") }, h("span", { class: "logo", "aria-hidden": "true" }, h("i"), h("i")), "Tenure"),
-    h("nav", { "aria-label": "Place" }, h("a", { href: href("queues") }, "Queues"), place),
+    h("nav", { "aria-label": "Place" }, ...places().map(({ path, label }) => h("a", { href: href(path) }, label)), place),
     h("span", { class: "spring" }),
     session,
     theme,

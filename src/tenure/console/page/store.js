@@ -75,6 +75,7 @@ export class QueueStore {
       await this.#looking;
     } finally {
       this.#looking = null;
+      this.#kept = null;
       if (this.#again) {
         this.#again = false;
         this.look();
@@ -89,7 +90,6 @@ export class QueueStore {
     const answer = await call("GET", topicPath(this.topic, `/strip${query}`), undefined, { signal: this.#stop.signal });
     const position = parseId(answer.event_id);
     const kept = this.#kept;
-    this.#kept = null;
     this.looks += 1;
     this.skewMs = answer.now - Date.now();
     const same = position.life === this.#position.life;
