@@ -42,6 +42,10 @@ class Queue:
     def claim(self, node: str, count: int = 1, **fields: Any) -> Any:
         return self.send("claim", {"node": node, "max": count, **fields})
 
+    def let_pass(self, ms: int) -> None:
+        """Let time pass for the server, at once."""
+        self.client.post("/v0/_test/advance", json={"ms": ms}).raise_for_status()
+
     def about(self) -> dict[str, int]:
         found: dict[str, int] = self.client.get(f"/v0/topics/{self.name}").raise_for_status().json()["queue"]
         return found
@@ -106,7 +110,7 @@ def browser(chromium_path: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("console") / "data") as running:
+    with serving(tmp_path_factory.mktemp("console") / "data", "--test-clock") as running:
         yield running
 
 
@@ -120,7 +124,7 @@ def client(server: Running) -> Iterator[httpx.Client]:
 def make_queue(client: httpx.Client) -> Callable[..., Queue]:
     def make(**config: Any) -> Queue:
         name = f"q{uuid.uuid4().hex[:8]}"
-        client.put(f"/v0/topics/{name}", json={"type": "queue", **config}).raise_for_status()
+        client.put(f"/v0/topics/{name}", json={"type": "queue", "lease_ms": 600_000, **config}).raise_for_status()
         return Queue(client, name)
 
     return make

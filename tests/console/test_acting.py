@@ -147,7 +147,7 @@ def test_after_the_broker_restarts_the_page_is_right_again(make_console: Callabl
         queue.produce("a", "b", "c")
         console = make_console(first.url)
         console.open(queue)
-        queue.claim("w1", 2, lease_ms=60_000)
+        queue.claim("w1", 2, lease_ms=600_000)
         expect(console.cells("in_flight")).to_have_count(2)
     expect(console.page.locator(".status")).to_contain_text("connection lost")
     with serving(tmp_path / "data", "--port", port) as second, second.client() as client:

@@ -27,7 +27,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture
 def orders(guarded: Running) -> Iterator[Queue]:
     with guarded.client(headers={"authorization": "Bearer full"}) as client:
-        client.put("/v0/topics/orders", json={"type": "queue"}).raise_for_status()
+        client.put("/v0/topics/orders", json={"type": "queue", "lease_ms": 600_000}).raise_for_status()
         yield Queue(client, "orders")
 
 
