@@ -87,23 +87,29 @@ def discard(frame: DataFrame) -> None:
 
 def streaming(spark: SparkSession, url: str, root: Path, count: int, rounds: int) -> list[Row]:
     turns = iter(range(1_000))
+    in_batches: dict[str, float] = {}
 
-    def drained(stream: DataFrame) -> None:
+    def drained(name: str, stream: DataFrame) -> None:
         out = root / f"stream-{next(turns)}"
         writer = stream.writeStream.format("parquet").option("path", f"{out}/table")
         query = writer.option("checkpointLocation", f"{out}/checkpoint").trigger(availableNow=True).start()
         query.awaitTermination()
+        seconds = sum(progress.durationMs["triggerExecution"] for progress in query.recentProgress) / 1000
+        in_batches[name] = min(seconds, in_batches.get(name, seconds))
         assert spark.read.parquet(f"{out}/table").count() == count
 
     def own() -> None:
-        drained(spark.readStream.schema("entry binary, range int").parquet(f"{url}/data"))
+        drained("own", spark.readStream.schema("entry binary, range int").parquet(f"{url}/data"))
 
     def ours() -> None:
-        drained(spark.readStream.format("tenure-buffer").option("group", f"bench-{next(turns)}").load(url))
+        drained("ours", spark.readStream.format("tenure-buffer").option("group", f"bench-{next(turns)}").load(url))
 
     in_turns(1, own, ours)
     theirs, mine = in_turns(rounds, own, ours)
-    print(f"  {count:,} entries into Parquet: the file source {theirs:.2f} s, tenure-buffer {mine:.2f} s")
+    print(
+        f"  {count:,} entries into Parquet, with the start of the query: the file source {theirs:.2f} s (micro-batches "
+        f"{in_batches['own']:.2f} s), tenure-buffer {mine:.2f} s ({in_batches['ours']:.2f} s)"
+    )
     ratio = theirs / mine
     return [("streaming into Parquet, of Spark's file source", f"{ratio:.2f}", "≥ 0.9", ratio >= 0.9)]
 
