@@ -109,13 +109,13 @@ class FileTable:
     def _stage(self, frame: DataFrame, stage: Stage) -> None:
         from pyspark.errors import AnalysisException
 
-        # With the second algorithm a task that dies while it commits leaves a part of its files.
-        writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
-        if self._partition_by:
-            writer = writer.partitionBy(*self._partition_by)
-        if self._rows_per_file_max is not None:
-            writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
         try:
+            # With the second algorithm a task that dies while it commits leaves a part of its files.
+            writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            if self._partition_by:
+                writer = writer.partitionBy(*self._partition_by)
+            if self._rows_per_file_max is not None:
+                writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
             writer.mode("errorifexists").parquet(stage.spark_path)
         except AnalysisException as error:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
