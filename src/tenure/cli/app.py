@@ -14,12 +14,14 @@ import typer
 from tenure.cli import screen
 from tenure.cli.buffer import buffer
 from tenure.cli.claim import claim
+from tenure.cli.compact import compact
 from tenure.cli.dead import dead
 from tenure.cli.export import export
 from tenure.cli.inspect import inspect
 from tenure.cli.options import AsJson, Directory
 from tenure.cli.pipeline import pipeline
 from tenure.cli.put import put
+from tenure.cli.report import report
 from tenure.cli.settle import ack, extend, nack
 from tenure.cli.tail import tail
 from tenure.cli.top import top
@@ -110,7 +112,7 @@ def _serve(
     raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))
 
 
-for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export):
+for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export, report, compact):
     app.command()(command)
 app.add_typer(dead, name="dead")
 app.add_typer(buffer, name="buffer")
