@@ -1,7 +1,6 @@
 """A streaming query in a process of its own, for tests that kill it: ``python -m tests.spark.stream_driver …``.
 
-It reads a buffer into a Parquet directory until everything up to a sequence is in, and prints a line for each
-micro-batch that is committed.
+It drains a buffer into a Parquet directory, and prints a line for each micro-batch that is committed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tenure.spark.session import open_session
 from tenure.spark.streaming import register
 
 
-def main(url: str, table: str, checkpoint: str, per_trigger: str, end: str, *conf: str) -> None:
+def main(url: str, table: str, checkpoint: str, per_trigger: str, *conf: str) -> None:
     pairs = dict(pair.split("=", 1) for pair in conf)
     spark = open_session("stream-driver", master=pairs.pop("master", "local[2]"), conf=pairs)
     register(spark)
@@ -23,7 +22,7 @@ def main(url: str, table: str, checkpoint: str, per_trigger: str, end: str, *con
         stream.writeStream.format("parquet")
         .option("path", table)
         .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=not int(end))
+        .trigger(availableNow=True)
         .start()
     )
     commits, told = Path(checkpoint) / "commits", -1

@@ -221,7 +221,7 @@ def drive(url: str, home: Path, *, per_trigger: int, kill_behind: int | None, co
     command = [sys.executable, "-m", "tests.spark.stream_driver", url, str(home / "table"), str(home / "checkpoint")]
     with (home / "errors.txt").open("a") as errors:
         process = subprocess.Popen(
-            [*command, str(per_trigger), "0", *conf], stdout=subprocess.PIPE, stderr=errors, text=True
+            [*command, str(per_trigger), *conf], stdout=subprocess.PIPE, stderr=errors, text=True
         )
     assert process.stdout is not None
     with process, process.stdout:
