@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from tenure.spark.ingest import ingest
+from tenure.spark.ingesting import ingest
 from tenure.spark.plan import Limits
 from tenure.spark.reader import ReaderName
 from tenure.spark.reader_settings import ReaderSettings

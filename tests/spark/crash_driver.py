@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenure.buffer.sinks import Commit
-from tenure.spark.ingest import Summary, ingest
+from tenure.spark.ingesting import Summary, ingest
 from tenure.spark.plan import Limits
 from tenure.spark.session import open_session
 from tenure.spark.sinks.protocol import Needs, SparkSink

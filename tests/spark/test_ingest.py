@@ -12,9 +12,9 @@ import pytest
 
 from tenure.buffer import Consumer, Descriptor, Producer, entries, quarantine, stat
 from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid, LeaseLost
-from tenure.spark.backfill import backfill
+from tenure.spark.replaying import backfill
 from tenure.spark.columns import RAW, spark_schema
-from tenure.spark.ingest import Done, follow, ingest
+from tenure.spark.ingesting import Done, follow, ingest
 from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName, read_range
 from tenure.spark.reader_settings import ReaderSettings

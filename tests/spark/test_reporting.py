@@ -15,7 +15,7 @@ import pytest
 from tenure.buffer import Producer, stat
 from tenure.errors import Invalid, NotFound
 from tenure.export.rows import Exported, gap
-from tenure.spark.compact import compact
+from tenure.spark.compacting import compact
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
 from tenure.spark.report.parsing import parsed_entries

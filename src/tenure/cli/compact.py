@@ -14,7 +14,7 @@ from tenure.cli.spark_options import Conf, Master, Remote, Where, session, spark
 from tenure.cli.words import count, size
 
 if TYPE_CHECKING:
-    from tenure.spark.compact import By, Compacted
+    from tenure.spark.compacting import By, Compacted
 
 __all__ = ["compact"]
 
@@ -61,7 +61,7 @@ def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: in
     """The run; a buffer that is not there and a table that cannot be one are refused before Spark is started."""
     from tenure.buffer.inspect import buffer_id
     from tenure.buffer.loop import background
-    from tenure.spark.compact import CompactTable, compact
+    from tenure.spark.compacting import CompactTable, compact
     from tenure.spark.session import spark_version
 
     background().run(buffer_id(buffer_url))

@@ -11,8 +11,8 @@ import msgspec
 
 from tenure.clock import SystemClock
 from tenure.errors import Conflict, Invalid, TenureError
-from tenure.spark.backfill import backfill
-from tenure.spark.ingest import follow, ingest
+from tenure.spark.replaying import backfill
+from tenure.spark.ingesting import follow, ingest
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.errors import Invalid, LeaseLost
+from tenure.errors import Conflict, Invalid, LeaseLost
 from tenure.spark.mover import Done, Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName
@@ -90,10 +90,21 @@ def _opened(
     limits: Limits | None,
     settings: ReaderSettings | None,
 ) -> Plan:
-    """A plan that goes on behind what the table holds."""
+    """A plan that goes on behind what the table holds.
+
+    The job before this one may commit between the question and the moment it is fenced: then the answer is old, and the
+    table is asked again.
+    """
     given = (settings or ReaderSettings()).buffer
-    last = sink.last_committed(spark, background().run(buffer_id(url, settings=given)))
-    return Plan(url, group=group, last_committed=last, limits=limits, settings=given)
+    buffer = background().run(buffer_id(url, settings=given))
+    last = sink.last_committed(spark, buffer)
+    while True:
+        try:
+            return Plan(url, group=group, last_committed=last, limits=limits, settings=given)
+        except Conflict:
+            before, last = last, sink.last_committed(spark, buffer)
+            if before == last:
+                raise
 
 
 def _drain(plan: Plan, mover: Mover, *, stop: threading.Event) -> None:

@@ -18,7 +18,7 @@ from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid
-from tenure.spark.ingest import ingest
+from tenure.spark.ingesting import ingest
 from tenure.spark.mover import OnRange, Summary
 from tenure.spark.plan import Limits, balanced
 from tenure.spark.reader import ReaderName
