@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = ["MALFORMED", "MALFORMED_CHARS_MAX", "RENAMED", "Format", "decoded"]
@@ -28,6 +28,7 @@ RENAMED: Final = {
 }
 _WHOLE: Final = "_whole"
 _CORRUPT: Final = "_corrupt"
+_TIME_PARSER: Final = "spark.sql.legacy.timeParserPolicy"
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
@@ -55,12 +56,21 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
         fits = clean == f.col("entry")
         return frame.select(*kept, f.when(fits, text).alias("text"), f.when(~fits, bounded).alias(MALFORMED))
     assert schema is not None, "JSON is decoded by a schema"
+    _let_bad_dates_be(frame.sparkSession)
     whole = f.from_json(f.concat(f.lit('{"v":['), text, f.lit("]}")), _wrapped(schema), _OPTIONS)
     staged = frame.select(*kept, (clean == f.col("entry")).alias("_utf8"), bounded.alias("_text"), whole.alias(_WHOLE))
     element = f.col(_WHOLE)["v"][0]
     fits = f.col("_utf8") & _is_one_object()
     fields = [f.when(fits, element[name]).alias(name) for name in schema.names]
     return staged.select(*RENAMED.values(), *fields, f.when(~fits, f.col("_text")).alias(MALFORMED))
+
+
+def _let_bad_dates_be(spark: SparkSession) -> None:
+    """Before 4.0 a date that Spark 2 might have read otherwise ends the job, unless the session says that it is merely
+    bad, as later versions do by themselves.
+    """
+    if spark.version.startswith("3.") and spark.conf.get(_TIME_PARSER) != "CORRECTED":
+        spark.conf.set(_TIME_PARSER, "CORRECTED")
 
 
 def _wrapped(schema: StructType) -> StructType:
