@@ -11,7 +11,6 @@ import msgspec
 
 from tenure.clock import SystemClock
 from tenure.errors import Conflict, Invalid, TenureError
-from tenure.spark.replaying import backfill
 from tenure.spark.ingesting import follow, ingest
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
@@ -20,6 +19,7 @@ from tenure.spark.pipeline.record import Run, note_run
 from tenure.spark.pipeline.stages import empty_range
 from tenure.spark.pipeline.tables import place_of
 from tenure.spark.plan import Limits
+from tenure.spark.replaying import backfill
 from tenure.spark.session import open_session, spark_version
 
 if TYPE_CHECKING:
