@@ -158,7 +158,7 @@ def main(told: dict[str, Any]) -> None:
     spark = open_session("crash", master=told["master"], conf=told["conf"], needs=needs)
     print("started", flush=True)
     threads = [
-        threading.Thread(target=drive, args=(spark, sink, job)) for sink, job in zip(sinks, told["jobs"], strict=True)
+        threading.Thread(target=_drive, args=(spark, sink, job)) for sink, job in zip(sinks, told["jobs"], strict=True)
     ]
     for thread in threads:
         thread.start()
@@ -166,6 +166,15 @@ def main(told: dict[str, Any]) -> None:
         thread.join()
     print("ended", flush=True)
     spark.stop()
+
+
+def _drive(spark: SparkSession, sink: SparkSink, job: dict[str, Any]) -> None:
+    """As `drive`; a job that fails says so at once, as whoever waits for its next range would wait for ever."""
+    try:
+        drive(spark, sink, job)
+    except BaseException:
+        print(f"failed {job['group']}", flush=True)
+        raise
 
 
 def _sink(case: Case, job: dict[str, Any]) -> SparkSink:

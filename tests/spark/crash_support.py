@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -58,14 +60,16 @@ class Child:
     def __init__(self, jobs: list[dict[str, Any]], *, conf: dict[str, str], master: str = "local[2]") -> None:
         told = {"jobs": jobs, "conf": conf, "master": master, "spark_version": spark_version()}
         self.lines: list[str] = []
+        self.errors = ""
         self._heard = threading.Condition()
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it is read and closed with the child's end
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.crash_driver", json.dumps(told)],
             cwd=ROOT,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             text=True,
             start_new_session=True,
         )
@@ -83,9 +87,13 @@ class Child:
             self._heard.notify_all()
 
     def wait_for(self, what: Callable[[list[str]], bool], within_s: float = 900) -> bool:
-        """Until its lines are as asked for; False where it ended before."""
+        """Until its lines are as asked for; False where it ended before, or a job of it failed."""
+
+        def over() -> bool:
+            return what(self.lines) or any(line.startswith(("gone", "failed")) for line in self.lines)
+
         with self._heard:
-            assert self._heard.wait_for(lambda: what(self.lines) or "gone" in self.lines, within_s), self.lines
+            assert self._heard.wait_for(over, within_s), self.lines
             return what(self.lines)
 
     def signal(self, number: signal.Signals) -> None:
@@ -94,20 +102,25 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL to the driver and its JVM, as the loss of a machine would be."""
-        if self.process.poll() is None:
+        if self._said.closed:
+            return
+        with contextlib.suppress(ProcessLookupError):  # the JVM may be there where the driver is not
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(60)
         self._reader.join(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        self._said.seek(0)
+        self.errors = self._said.read()[-4_000:]
+        self._said.close()
 
     def end(self, within_s: float = 600) -> None:
         """Wait for its own end, which must be a good one."""
         try:
-            assert self.wait_for(lambda lines: "ended" in lines, within_s), self.lines
-            self.process.wait(120)
+            ended = self.wait_for(lambda lines: "ended" in lines, within_s)
         finally:
             self.kill()
+        assert ended, (self.lines, self.errors)
 
 
 def each_has_moved(jobs: list[dict[str, Any]], ranges: int = 1) -> Callable[[list[str]], bool]:

@@ -71,10 +71,11 @@ def test_one_kill_in_the_middle_of_every_sink_loses_and_repeats_nothing(
     jobs = [job(case, tmp_path, postgres, buffer=url) for case in CASES]
     child = Child([{**told, "entries_max": BATCH} for told in jobs], conf=SMALL)  # many ranges: it is not through soon
     try:
-        assert child.wait_for(each_has_moved(jobs)), child.lines
+        moved = child.wait_for(each_has_moved(jobs))
         sleep_until_it_is_killed(child, random_moment(os.getpid(), 1))
     finally:
         child.kill()
+    assert moved, (child.lines, child.errors)
     assert "ended" not in child.lines, "it was through before it was killed"
     for case, told in zip(CASES, jobs, strict=True):
         drive(spark, case.make(told["place"]), told)
