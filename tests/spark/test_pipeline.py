@@ -280,4 +280,4 @@ def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: 
     file.write_text(file.read_text().replace('kind = "parquet"', 'kind = "parkett"'))
     refused = tenure("run", file)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert f"{file}:39: kind must be one of" in refused.stderr
+    assert f"{file}:36: kind must be one of" in refused.stderr
