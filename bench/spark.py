@@ -18,10 +18,11 @@ from bench.buffer import entries_of
 from bench.measure import Row, best_of, calibrate, report
 from bench.spark_report import report_memory
 from tenure.buffer import BufferSettings, Producer
+from tenure.spark.formats import register
 from tenure.spark.plan import Limits, Plan, Planned
 from tenure.spark.reader import ReaderName, read_range
 from tenure.spark.session import open_session
-from tenure.spark.streaming import FAST_CHECKPOINTS, register
+from tenure.spark.streaming import FAST_CHECKPOINTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -57,7 +57,7 @@ def pins(name: str) -> dict[str, str]:
     return {entry.split("==")[0]: entry for entry in entries if not entry.startswith("#")}
 
 
-@pytest.mark.parametrize("name", ["uv.txt", "dev.txt"])
+@pytest.mark.parametrize("name", sorted(file.name for file in (ROOT / "requirements").glob("*.txt")))
 def test_every_requirement_is_pinned_and_hashed(name: str):
     entries = pins(name)
     assert entries

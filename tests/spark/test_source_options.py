@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tenure.errors import Corrupt, Invalid, NotFound
+from tenure.spark.formats import need_streams
 from tenure.spark.offsets import Offset, StreamRange, checkpoint_store_url, offsets_of, parse_offsets
 from tenure.spark.plan import Limits
 from tenure.spark.source_options import Budget, SourceOptions
-from tenure.spark.streaming import register, write_stream
+from tenure.spark.streaming import write_stream
 
 URL = "file:///somewhere"
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
@@ -191,7 +192,7 @@ class Frame:
 
 def test_a_spark_that_is_too_old_is_told_what_to_use():
     with pytest.raises(Invalid, match=r"4\.1\.4: use tenure\.spark\.ingest") as caught:
-        register(Old())  # type: ignore[arg-type]
+        need_streams(Old())  # type: ignore[arg-type]
     assert caught.value.code == "spark_too_old"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.client.client import Client
-from tenure.spark.topic import TopicSink
+from tenure.spark.topic.sink import TopicSink
 from tests.http.serving import serving
 
 if TYPE_CHECKING:

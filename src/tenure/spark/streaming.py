@@ -12,10 +12,10 @@ from tenure.spark.offsets import checkpoint_store_url, offsets_of
 from tenure.spark.sinks.protocol import SparkSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["FAST_CHECKPOINTS", "register", "write_stream"]
+__all__ = ["FAST_CHECKPOINTS", "write_stream"]
 
 FAST_CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -23,23 +23,6 @@ FAST_CHECKPOINTS = {
     )
 }
 """Configuration for checkpoints on a local disk; the class stands under this name since Spark 4.1."""
-
-
-def register(spark: SparkSession) -> None:
-    """Make ``spark.readStream.format("tenure-buffer")`` known to the session.
-
-    Raises Invalid (``spark_too_old``) below Spark 4.2, whose Python sources can neither be limited nor drained.
-    """
-    major, minor = (int(part) for part in spark.version.split(".")[:2])
-    if (major, minor) < (4, 2):
-        raise Invalid(
-            f"streaming from a buffer needs Spark 4.2 or later, and this is {spark.version}: use tenure.spark.ingest, "
-            "which runs on 3.5 and later",
-            code="spark_too_old",
-        )
-    from tenure.spark.source import BufferSource
-
-    spark.dataSource.register(BufferSource)
 
 
 def write_stream(

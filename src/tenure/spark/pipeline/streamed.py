@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.buffer.lag import Lag
 from tenure.buffer.sinks import Commit
+from tenure.spark.formats import need_streams, register
 from tenure.spark.mover import Done, OnRange, Summary
 from tenure.spark.pipeline.config import Pipeline, url_of
 from tenure.spark.pipeline.outputs import Outputs
 from tenure.spark.plan import Planned
-from tenure.spark.streaming import register, write_stream
+from tenure.spark.streaming import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ def stream(
     """Run until ``stop`` is set, and end between two micro-batches. Raises Invalid (``spark_too_old``) below Spark 4.2,
     and what the query failed with.
     """
+    need_streams(spark)
     register(spark)
     source, schedule = pipeline.source, pipeline.schedule
     assert schedule.checkpoint is not None
