@@ -28,8 +28,8 @@ function headersOf(more) {
 }
 
 /** Send a request and return the answer's text; raises ApiError. */
-export async function ask(method, path, { body, headers = {}, signal } = {}) {
-  const response = await open(method, path, { body, headers, signal });
+export async function ask(method, path, { body, headers, signal, keepalive } = {}) {
+  const response = await open(method, path, { body, headers, signal, keepalive });
   try {
     return await response.text();
   } catch (error) {
@@ -42,8 +42,8 @@ export async function call(method, path, body, options = {}) {
   return JSON.parse(await ask(method, path, { ...options, body }));
 }
 
-/** Send a request and return the response once its head is there; raises ApiError. */
-export async function open(method, path, { body, headers = {}, signal } = {}) {
+/** Send a request and return the response once its head is there; raises ApiError. With `keepalive` it outlives the page. */
+export async function open(method, path, { body, headers = {}, signal, keepalive = false } = {}) {
   const json = body === undefined ? {} : { "content-type": "application/json" };
   let response;
   try {
@@ -52,6 +52,7 @@ export async function open(method, path, { body, headers = {}, signal } = {}) {
       headers: headersOf({ ...json, ...headers }),
       body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
       signal,
+      keepalive,
       cache: "no-store",
       credentials: "omit",
     });

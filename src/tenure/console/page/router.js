@@ -1,9 +1,10 @@
-// Addresses by hash: #/queues, #/queue/<name>. A view is a module with `show(outlet, parts)`, which returns how to leave.
+// Addresses by hash: #/queues, #/queue/<name>, #/course/<scene>. A view is a module with `show(outlet, parts)`, which returns how to leave.
 
 // Those with a label stand in the navigation.
 const VIEWS = [
   { path: "queues", label: "Queues", load: () => import("./views/queues.js") },
   { path: "queue", load: () => import("./views/queue.js") },
+  { path: "course", label: "Course", load: () => import("./views/course.js") },
 ];
 
 let leave = () => {};

@@ -4,6 +4,7 @@ import { call, topicPath } from "../api.js";
 import { h, keyed, mark, say, swap } from "../dom.js";
 import { duration, perSecond, short, whole } from "../format.js";
 import { go, href } from "../router.js";
+import { isScratch } from "../scratch.js";
 import { obstacle } from "../session.js";
 import { isTyping } from "../shell.js";
 import { warnings } from "../warnings.js";
@@ -66,7 +67,8 @@ export function show(outlet) {
       if (!stop.signal.aborted) notice(note, `Not connected: ${error.message}. What is shown may be old.`);
     }
   };
-  const draw = ({ topics, next_cursor: more }) => {
+  const draw = ({ topics: found, next_cursor: more }) => {
+    const topics = found.filter(({ topic }) => !isScratch(topic) || isScratch(filter.value.trim())); // the course's own
     const queues = topics.filter((topic) => topic.queue);
     for (const name of histories.keys()) if (!queues.some((queue) => queue.topic === name)) histories.delete(name);
     for (const topic of queues) {

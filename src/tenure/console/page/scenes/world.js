@@ -1,0 +1,145 @@
+// What a scene can do to its scratch topics, and how it checks what came of it. Every deed is a call to the broker.
+
+import { Actors } from "../actors.js";
+import { call, topicPath } from "../api.js";
+import * as deeds from "../deeds.js";
+
+const POLL_MS = 80;
+const PATIENCE_MS = 8_000;
+
+/** The broker did something else than the scene promised. */
+export class Unmet extends Error {}
+
+export class World {
+  /** `names`: key → topic; `stores`: key → the QueueStore that the strip of that queue is drawn from. */
+  constructor({ names, stores, onChange, signal }) {
+    this.names = names;
+    this.stores = stores;
+    this.signal = signal;
+    this.main = Object.keys(names)[0]; // where a deed goes that names no topic
+    this.kept = {}; // for a scene's own notes from one step to the next
+    const onEnd = (node, error) => (this.streamError = `${node}: ${error.message}`);
+    this.actors = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, new Actors(name, { onChange, onEnd })]));
+  }
+
+  // Deeds. `on` is the key of a topic; a job is what claim returned: `{$seq, lease_id, deadline, deliveries, data}`.
+
+  /** Append payloads (any JSON); returns their seqs. `fields` go into every record: `{tag, delay_ms, …}`. */
+  async produce(payloads, { on = this.main, ...fields } = {}) {
+    const records = payloads.map((data) => ({ data, ...fields }));
+    return (await this.call("POST", topicPath(this.names[on]), { create: false, records })).seqs;
+  }
+
+  /** Claim once as a named worker; returns the jobs. */
+  async claim(node, { on = this.main, max = 1, leaseMs, autoAck } = {}) {
+    return (await this.actors[on].claim(node, { max, leaseMs, autoAck })).claimed;
+  }
+
+  /** `{acked, …}`, and so for the other two. Their leases are named, so a lease that was lost settles nothing. */
+  ack(node, jobs, { on = this.main } = {}) {
+    return deeds.ack(this.names[on], node, leased(jobs));
+  }
+
+  nack(node, jobs, { on = this.main, ...options } = {}) {
+    return deeds.nack(this.names[on], node, leased(jobs), options);
+  }
+
+  extend(node, jobs, leaseMs, { on = this.main } = {}) {
+    return deeds.extend(this.names[on], node, leased(jobs), leaseMs);
+  }
+
+  /** Open a work stream. A browser keeps six connections to a server and each strip has one: two streams at most. */
+  work(node, { on = this.main, max = 1, ackAfterMs = 0 } = {}) {
+    this.actors[on].start(node, { max, ackAfterMs });
+  }
+
+  /** Cut a worker's stream, as a crash would. Returns the seqs that it had got with auto-ack and that are lost now. */
+  crash(node, { on = this.main } = {}) {
+    return this.actors[on].crash(node);
+  }
+
+  redrive(on, seqs) {
+    return deeds.redrive(this.names[on], seqs);
+  }
+
+  /** Copy what is appended to one topic to another; goes away with either. */
+  route(from, to) {
+    const router = { source: this.names[from], dest: this.names[to] };
+    return this.call("PUT", `v0/routers/${encodeURIComponent(`${router.source}.${to}`)}`, router);
+  }
+
+  // Looking. All of it asks the broker, not the page.
+
+  /** Records behind a seq, which stay where they are. */
+  async read(on, { from = 0, limit = 100 } = {}) {
+    return (await this.call("POST", topicPath(this.names[on], "/diff"), { from_seq: from, limit, include_tags: true })).records;
+  }
+
+  /** `{count, config, queue: {ready, in_flight, delayed, parked, dead_lettered, oldest_ready_ms}, …}` */
+  about(on = this.main) {
+    return this.call("GET", topicPath(this.names[on], "?touch=false"));
+  }
+
+  async counts(on = this.main) {
+    return (await this.about(on)).queue;
+  }
+
+  job(seq, { on = this.main } = {}) {
+    return this.call("GET", topicPath(this.names[on], `/jobs/${seq}`));
+  }
+
+  meters(on = this.main) {
+    return this.call("GET", topicPath(this.names[on], "/meters"));
+  }
+
+  async call(method, path, body) {
+    return call(method, path, body, { signal: this.signal });
+  }
+
+  // Checking
+
+  /** The scene stops here, and says so, unless this is so. */
+  must(condition, words) {
+    if (!condition) throw new Unmet(words);
+  }
+
+  /** Wait until a look gives something; `words` say what was waited for. */
+  async until(words, look, { ms = PATIENCE_MS } = {}) {
+    const end = performance.now() + ms;
+    for (;;) {
+      const found = await look();
+      if (found) return found;
+      this.must(performance.now() < end, `${words}: it has not come to that${this.streamError ? ` (${this.streamError})` : ""}`);
+      await this.pause(POLL_MS);
+    }
+  }
+
+  /** Wait until both the broker and the strip count so: `see({ready: 2, in_flight: 1})`. Returns the broker's counts. */
+  see(wanted, { on = this.main, ms = PATIENCE_MS } = {}) {
+    const agree = (counts) => counts && Object.entries(wanted).every(([state, count]) => counts[state] === count);
+    const words = Object.entries(wanted).map(([state, count]) => `${count} ${state.replace("_", " ")}`).join(", ");
+    const look = async () => {
+      const counts = await this.counts(on);
+      if (!agree(counts)) return null;
+      if (agree(this.stores[on]?.state?.counts)) return counts;
+      this.stores[on]?.look();
+      return null;
+    };
+    return this.until(`Waiting for ${words}`, look, { ms });
+  }
+
+  /** Let somebody look. Never decides anything. */
+  pause(ms) {
+    this.signal.throwIfAborted();
+    return new Promise((resume) => setTimeout(resume, ms));
+  }
+
+  stop() {
+    for (const actors of Object.values(this.actors)) actors.stop();
+  }
+}
+
+function leased(jobs) {
+  const list = Array.isArray(jobs) ? jobs : [jobs];
+  return { seqs: list.map((job) => job.$seq), lease_ids: [...new Set(list.map((job) => job.lease_id))] };
+}

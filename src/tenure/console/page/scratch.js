@@ -1,0 +1,62 @@
+// Topics that a scene of the course makes for itself and takes away again.
+//
+// A topic has no expiry of its own, so its name carries the time: whoever opens the course next removes what a tab that
+// died left behind. Until then it is small: records are held in memory and evicted after ten minutes.
+
+import { ask, call, topicPath } from "./api.js";
+import { obstacle } from "./session.js";
+
+const PREFIX = "scratch.";
+const NEEDED = ["read", "write", "admin", "delete"];
+const RECORDS_MS = 600_000;
+const ABANDONED_MS = 3_600_000;
+const NAME = /^scratch\.[a-z-]+\.[a-z]+\.([0-9a-z]{8,9})-[0-9a-z]{6}$/;
+
+/** Whether a topic belongs to a scene. */
+export function isScratch(topic) {
+  return topic.startsWith(PREFIX);
+}
+
+/** Why this key cannot play a scene; null where it can. */
+export function whyNoScratch() {
+  return obstacle(NEEDED, PREFIX);
+}
+
+/** Fresh names for the topics of a scene: `{jobs: "scratch.ack.jobs.<time>-<random>"}`. */
+export function namesFor(scene, keys) {
+  const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => (byte % 36).toString(36)).join("");
+  const end = `${Date.now().toString(36)}-${random}`;
+  return Object.fromEntries(keys.map((key) => [key, `${PREFIX}${scene}.${key}.${end}`]));
+}
+
+/** Create the topics of a scene; a `dead_letter` that is a key of the scene becomes the name it stands for. */
+export async function create(names, topics) {
+  const cheap = { type: "queue", durability: "memory", lease_ms: 20_000, ttl_ms: RECORDS_MS };
+  for (const [key, { config = {} }] of Object.entries(topics)) {
+    const dead = config.dead_letter ? { dead_letter: names[config.dead_letter] } : {};
+    await call("PUT", topicPath(names[key]), { ...cheap, ...config, ...dead });
+  }
+}
+
+/** Remove topics; those that are gone already are no fault. Works while the page is being left. */
+export function remove(names) {
+  const gone = Object.values(names).map((name) =>
+    ask("DELETE", topicPath(name), { keepalive: true }).catch((error) => {
+      if (error.status !== 404) throw error;
+    }),
+  );
+  return Promise.allSettled(gone);
+}
+
+/** Remove what tabs that died left behind. */
+export async function sweep() {
+  const { topics } = await call("GET", `v0/topics?page_size=200&prefix=${PREFIX}`);
+  const old = topics.map(({ topic }) => topic).filter((topic) => isAbandoned(topic, Date.now()));
+  await remove(old);
+}
+
+/** Whether a name is that of a scene begun long ago. Pure. */
+export function isAbandoned(topic, now) {
+  const found = NAME.exec(topic);
+  return found !== null && now - parseInt(found[1], 36) > ABANDONED_MS;
+}
