@@ -8,7 +8,7 @@ import { obstacle } from "./session.js";
 
 const PREFIX = "scratch.";
 const NEEDED = ["read", "write", "admin", "delete"];
-const RECORDS_MS = 600_000;
+const CHEAP = { type: "queue", durability: "memory", lease_ms: 300_000, ttl_ms: 600_000 }; // a slow reader loses no lease
 const ABANDONED_MS = 3_600_000;
 const NAME = /^scratch\.[a-z-]+\.[a-z]+\.([0-9a-z]{8,9})-[0-9a-z]{6}$/;
 
@@ -29,13 +29,15 @@ export function namesFor(scene, keys) {
   return Object.fromEntries(keys.map((key) => [key, `${PREFIX}${scene}.${key}.${end}`]));
 }
 
-/** Create the topics of a scene; a `dead_letter` that is a key of the scene becomes the name it stands for. */
+/** Create the topics of a scene. */
 export async function create(names, topics) {
-  const cheap = { type: "queue", durability: "memory", lease_ms: 20_000, ttl_ms: RECORDS_MS };
-  for (const [key, { config = {} }] of Object.entries(topics)) {
-    const dead = config.dead_letter ? { dead_letter: names[config.dead_letter] } : {};
-    await call("PUT", topicPath(names[key]), { ...cheap, ...config, ...dead });
-  }
+  for (const [key, { config }] of Object.entries(topics)) await configure(names, key, config);
+}
+
+/** Create a topic, or give it another config; a `dead_letter` that is a key of the scene becomes the name it stands for. */
+export function configure(names, key, config = {}) {
+  const dead = config.dead_letter ? { dead_letter: names[config.dead_letter] } : {};
+  return call("PUT", topicPath(names[key]), { ...CHEAP, ...config, ...dead });
 }
 
 /** Remove topics; those that are gone already are no fault. Works while the page is being left. */

@@ -1,6 +1,6 @@
 // Scene 5. To hand a job out and to delete it are two steps; auto-ack makes them one, and loses work.
 
-import { arrow, box, cells, picture } from "./drawing.js";
+import { arrow, box, cells, picture, text } from "./drawing.js";
 
 export default {
   lead: [
@@ -11,12 +11,14 @@ export default {
     picture(
       "A claim goes from the queue to a worker; the ack comes back and deletes the cell",
       130,
-      cells(20, 16, [["in_flight", "w1"], ["ready", "#2"], ["ready", "#3"]]),
-      box(220, 80, "worker w1", { width: 84 }),
-      arrow(52, 58, 214, 92, { words: "1 · job" }),
-      arrow(214, 108, 37, 60, { kind: "good" }),
+      cells(14, 14, [["in_flight", "w1"], ["ready", "#2"], ["ready", "#3"]]),
+      box(222, 92, "worker w1", { width: 84 }),
+      arrow(56, 54, 216, 98),
+      text(150, 68, "job, on lease", "start"),
+      arrow(216, 112, 30, 56, { kind: "good" }),
+      text(60, 104, "ack: delete it"),
     ),
-  topics: { jobs: { config: { lease_ms: 60_000 } } },
+  topics: { jobs: {} },
   steps: [
     {
       say: "Three letters are to be sent. A producer appends them.",

@@ -15,10 +15,10 @@ export function queuePanel(label, { store, actors }) {
   const lane = strip({ onOpen: (seq) => job.open(seq) });
   const job = jobPanel(store.topic, { actions: () => [], onClose: () => job.close(), now: () => store.now() });
   const off = (deed, words) => h("button", { type: "button", disabled: true }, words); // in a scene the steps act
-  const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off });
+  const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off, byName: true });
   const counts = h("span", { class: "hint counts" });
   const status = h("p", { class: "bad", hidden: true });
-  const head = h("div", { class: "row head" }, h("h2", {}, label), h("span", { class: "spring" }), counts);
+  const head = h("div", { class: "row head" }, h("h2", {}, label), h("span", { class: "hint" }, "the head is on the left"), h("span", { class: "spring" }), counts);
   const element = h("section", { class: "card strip scene-queue", "aria-label": label }, head, status, lane.element, crew.element, job.element);
   let drawn = 0;
   return {

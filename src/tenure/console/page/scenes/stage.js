@@ -12,7 +12,7 @@
 //   steps: [{say, label, run: async (world) => "what happened"}]
 //                               `say` stands beside the button `label` before the step; what `run` returns is told
 //                               after it. `run` does real things by `world` (world.js: produce, claim, ack, nack, extend,
-//                               work, crash, redrive, route, read, counts, job, meters, until, see, pause) and checks
+//                               work, crash, configure, redrive, route, read, counts, job, meters, until, see, pause) and checks
 //                               what it is about to tell with `world.must(condition, "what came instead")`. Where that
 //                               does not hold, or the broker refuses, the scene stops there and says so.
 //   takeaway: "…"               one sentence to keep, shown after the last step
@@ -128,14 +128,13 @@ class Play {
     const kindOf = (key, topic) => topic.show ?? (letterKeys.has(key) ? "letters" : isQueue(topic) ? "strip" : "log");
     for (const [key, topic] of entries) if (kindOf(key, topic) === "strip") stores[key] = new QueueStore(names[key], { onChange: this.draw });
     run.world = new World({ names, stores, onChange: this.draw, signal: stop.signal });
-    run.world.readers = {};
     for (const [key, topic] of entries) {
       const kind = kindOf(key, topic);
       const label = topic.label ?? (kind === "log" ? "The log" : "The queue");
       if (kind === "strip") run.panels.push(queuePanel(label, { store: stores[key].start(), actors: run.world.actors[key] }));
       else if (kind === "log") run.panels.push({ ...logPanel(label), logKey: key });
       else if (kind === "letters") {
-        const source = entries.find(([, { config = {} }]) => config.dead_letter === key)[0];
+        const source = entries.find(([, { config = {} }]) => config.dead_letter === key)?.[0] ?? run.world.main;
         run.panels.push(lettersPanel(names[key], { source: stores[source] }));
       }
     }

@@ -3,6 +3,7 @@
 import { Actors } from "../actors.js";
 import { call, topicPath } from "../api.js";
 import * as deeds from "../deeds.js";
+import { configure } from "../scratch.js";
 
 const POLL_MS = 80;
 const PATIENCE_MS = 8_000;
@@ -17,6 +18,7 @@ export class World {
     this.stores = stores;
     this.signal = signal;
     this.main = Object.keys(names)[0]; // where a deed goes that names no topic
+    this.readers = {}; // name → the seq up to which it has read: drawn under a log
     this.kept = {}; // for a scene's own notes from one step to the next
     const onEnd = (node, error) => (this.streamError = `${node}: ${error.message}`);
     this.actors = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, new Actors(name, { onChange, onEnd })]));
@@ -55,7 +57,19 @@ export class World {
 
   /** Cut a worker's stream, as a crash would. Returns the seqs that it had got with auto-ack and that are lost now. */
   crash(node, { on = this.main } = {}) {
-    return this.actors[on].crash(node);
+    const lost = this.actors[on].crash(node);
+    this.actors[on].dismiss(node);
+    return lost;
+  }
+
+  /** Send workers of the page home that hold nothing, so that they are drawn no longer. */
+  dismiss(...nodes) {
+    for (const actors of Object.values(this.actors)) nodes.forEach((node) => actors.dismiss(node));
+  }
+
+  /** Replace a topic's config. */
+  configure(config, { on = this.main } = {}) {
+    return configure(this.names, on, config);
   }
 
   redrive(on, seqs) {
@@ -141,5 +155,5 @@ export class World {
 
 function leased(jobs) {
   const list = Array.isArray(jobs) ? jobs : [jobs];
-  return { seqs: list.map((job) => job.$seq), lease_ids: [...new Set(list.map((job) => job.lease_id))] };
+  return { seqs: list.map((job) => job.$seq), lease_ids: list.map((job) => job.lease_id) };
 }

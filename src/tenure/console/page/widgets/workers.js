@@ -7,8 +7,8 @@ import { ring } from "./ring.js";
 const CARDS_MAX = 40;
 const CHIPS_MAX = 12;
 
-/** The stack; `draw(state, actors, now)`. `onAct(deed, worker)` and `onOpen(seq)` are called on clicks. */
-export function workers({ onAct, onOpen, button }) {
+/** The stack; `draw(state, actors, now)`. `onAct(deed, worker)` and `onOpen(seq)` are called on clicks. `byName` keeps everybody in place. */
+export function workers({ onAct, onOpen, button, byName = false }) {
   const list = h("div", { class: "workers", role: "list", "aria-label": "Workers" });
   const note = h("p", { class: "empty" }, "Nobody holds a job.");
   const element = h("div", {}, list, note);
@@ -16,6 +16,7 @@ export function workers({ onAct, onOpen, button }) {
 
   function draw(state, actors, now) {
     const found = collect(state, actors);
+    if (byName) found.sort((one, other) => (one.node < other.node ? -1 : 1));
     note.hidden = found.length > 0 && !state.leasesPartial;
     say(note, found.length ? "More leases are live than are shown here." : "Nobody holds a job.");
     keyed(list, cards, found.slice(0, CARDS_MAX), {
