@@ -50,6 +50,8 @@ def started_quietly(start: Callable[[], T], *, where: str) -> T:
     with _environment(JAVA_HOME=str(home), **{LOG_VARIABLE: name}), warnings.catch_warnings():
         # Spark leaves the pipe of a JVM that did not start to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
+        # A local Spark Connect server is started with these settings, and told of them once more.
+        warnings.filterwarnings("ignore", message="Failed to set spark", category=UserWarning)
         try:
             started = start()
         except TenureError:

@@ -116,7 +116,7 @@ class FileTable:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:
                 writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
-            writer.mode("errorifexists").parquet(stage.spark_path)
+            writer.mode("error").parquet(stage.spark_path)
         except AnalysisException as error:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
 
