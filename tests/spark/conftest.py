@@ -37,10 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            # A session starts in 5 to 60 seconds, depending on who else is busy, and that counts with the first test.
-            item.add_marker(pytest.mark.timeout(600))
             for warning in LEFT_OPEN:
                 item.add_marker(pytest.mark.filterwarnings(warning))
+            # All tests of a module run in one process, whose session they share; and starting Spark takes its time.
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="module")
