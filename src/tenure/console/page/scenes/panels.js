@@ -20,6 +20,7 @@ export function queuePanel(label, { store, actors }) {
   const status = h("p", { class: "bad", hidden: true });
   const head = h("div", { class: "row head" }, h("h2", {}, label), h("span", { class: "hint" }, "the head is on the left"), h("span", { class: "spring" }), counts);
   const element = h("section", { class: "card strip scene-queue", "aria-label": label }, head, status, lane.element, crew.element, job.element);
+  element.addEventListener("keydown", (event) => event.key === "Escape" && job.close());
   let drawn = 0;
   return {
     element,
@@ -43,16 +44,18 @@ export function queuePanel(label, { store, actors }) {
   };
 }
 
-/** A log: its records, which stay, and how far each reader is. `draw({records, readers})`, readers as name → seq. */
-export function logPanel(label) {
+/** A log: its records, which stay, and how far each reader is (name → seq). `reread()` looks again. */
+export function logPanel(label, { read, readers }) {
   const lane = h("div", { class: "lane flow log", role: "list", "aria-label": label });
   const element = h("section", { class: "card", "aria-label": label }, h("div", { class: "row head" }, h("h2", {}, label)), lane);
   return {
     element,
-    draw({ records, readers }) {
+    async reread() {
+      const records = await read();
       const none = h("p", { class: "empty" }, "Nothing has been appended.");
       swap(lane, ...(records.length ? records.map((record) => recordCell(record, readers)) : [none]));
     },
+    draw() {},
     tick() {},
     stop() {},
   };
@@ -77,7 +80,7 @@ export function lettersPanel(name, { source }) {
       known = count;
       panel.load(name);
     },
-    reload: () => panel.load(name),
+    reread: () => panel.load(name),
     tick() {},
     stop() {},
   };

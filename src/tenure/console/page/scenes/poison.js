@@ -28,7 +28,7 @@ export default {
       arrow(40, 50, 184, 88),
       arrow(184, 102, 24, 50, { kind: "bad" }),
       text(62, 104, "again and again"),
-      text(236, 34, "all wait", "start"),
+      text(184, 34, "… and all wait", "start"),
     ),
   topics: { pictures: { label: "Pictures to scale" }, dead: { show: "letters", config: { type: "log" } } },
   steps: [

@@ -1,4 +1,4 @@
-// The frame of a scene, and the play of it on the running broker.
+// Puts a scene on: its frame, and the play of it on the running broker.
 //
 // A scene is a module of this folder, listed in scenes/index.js, with a default export:
 //
@@ -21,24 +21,22 @@
 //
 // `world.kept` is an object for what one step leaves to the next; `world.readers` (name → seq) is drawn under a log.
 
-import { mark, h, say, swap } from "../dom.js";
+import { swap } from "../dom.js";
 import { paced } from "../pace.js";
-import { href } from "../router.js";
-import { create, namesFor, remove, whyNoScratch } from "../scratch.js";
-import { QueueStore } from "../store.js";
-import { logPanel, lettersPanel, queuePanel } from "./panels.js";
-import { Unmet, World } from "./world.js";
+import { whyNoScratch } from "../scratch.js";
+import { Frame } from "./frame.js";
+import { Run } from "./run.js";
+import { Unmet } from "./world.js";
 
-const TICK_MS = 250;
 const READ_MS_MIN = 1_800; // between two steps of a play, by the length of what was told
 const READ_MS_PER_CHAR = 32;
 
 /** Put a scene on; `about` is its row of scenes/index.js with `number`, `of`, `next`. Returns how to leave. */
 export function stage(outlet, scene, { about, onDone }) {
   const play = new Play(scene, { about, onDone });
-  outlet.append(play.element);
+  outlet.append(play.frame.element);
   const why = whyNoScratch();
-  if (why !== null) play.onlyTell(why);
+  if (why !== null) play.frame.onlyTell(why);
   else play.begin();
   const hide = () => play.leave();
   const back = (event) => event.persisted && location.reload(); // its topics are gone
@@ -54,107 +52,32 @@ export function stage(outlet, scene, { about, onDone }) {
 class Play {
   constructor(scene, { about, onDone }) {
     this.scene = scene;
+    this.id = about.id;
     this.onDone = onDone;
-    this.about = about;
-    this.run = null; // {names, world, panels, signal…} of this time through
+    this.run = null;
     this.playing = false;
-    this.draw = paced(() => this.drawNow());
-    this.build();
-  }
-
-  build() {
-    const { scene, about } = this;
-    const button = (words, run, kind = "") => h("button", { type: "button", class: kind, on: { click: run } }, words);
-    this.nextButton = button("Next", () => this.step(), "primary");
-    this.playButton = button("Play", () => this.togglePlay());
-    this.resetButton = button("Start over", () => this.begin(), "quiet");
-    this.coming = h("p", { class: "coming" });
-    this.told = h("p", { class: "told", role: "status", "aria-live": "polite" });
-    this.dots = h("ol", { class: "dots", "aria-hidden": "true" }, ...scene.steps.map(() => h("li")));
-    this.controls = h("div", { class: "row" }, this.nextButton, this.playButton, this.resetButton, h("span", { class: "spring" }), this.dots);
-    this.panels = h("div", { class: "panels" });
-    this.end = h("p", { class: "takeaway", hidden: true }, h("b", {}, "To keep: "), scene.takeaway);
-    const onward = about.next ? h("a", { class: "onward", href: href("course", about.next.id) }, `Next scene: ${about.next.title} ▸`) : null;
-    this.element = h(
-      "article",
-      { class: "scene", "data-scene": about.id },
-      h("div", { class: "row head" }, h("a", { class: "hint", href: href("course") }, "◂ Course"), h("span", { class: "hint" }, `${about.number} of ${about.of}`)),
-      h("h1", {}, about.title),
-      h("div", { class: "lead" }, h("div", {}, ...scene.lead.map((words) => h("p", {}, words))), scene.drawing()),
-      h("section", { class: "card teller", "aria-label": "Steps" }, this.told, this.coming, this.controls, this.end),
-      this.panels,
-      onward,
-    );
-  }
-
-  /** Without the scopes there is no queue to show: the words alone. */
-  onlyTell(why) {
-    const steps = this.scene.steps.map(({ say: words }) => h("li", {}, words));
-    const aside = this.scene.aside?.(null);
-    say(this.told, `${why} Scenes make queues of their own and remove them, so here are the words and the drawing only.`);
-    mark(this.told, "class", "told bad");
-    this.controls.hidden = true;
-    this.coming.hidden = true;
-    this.end.hidden = false;
-    if (aside) this.panels.append(aside.element);
-    this.told.after(h("ol", { class: "script" }, ...steps));
+    this.draw = paced(() => this.run?.draw());
+    const buttons = { onStep: () => this.step(), onPlay: () => this.togglePlay(), onReset: () => this.begin() };
+    this.frame = new Frame(scene, about, buttons);
   }
 
   /** Make the topics and stand before the first step. */
   async begin() {
     this.leave();
-    const stop = new AbortController();
-    const names = namesFor(this.about.id, Object.keys(this.scene.topics));
-    const run = (this.run = { names, stop, at: 0, panels: [], stores: {}, busy: true, failed: false, world: null });
-    this.tell("Making the scratch queue …");
-    this.drawSteps();
+    const run = (this.run = new Run(this.scene, this.id, { onChange: this.draw }));
+    this.frame.tell("Making the scratch queue …");
+    this.drawFrame();
     try {
-      await create(names, this.scene.topics);
-      if (this.run !== run) return remove(names); // left meanwhile
-      this.open(run);
-      run.busy = false;
-      this.tell("The scratch queue is there, and empty.");
+      const elements = await run.open();
+      if (this.run !== run) return;
+      swap(this.frame.panels, ...elements);
+      this.frame.tell("The scratch queue is there, and empty.");
     } catch (error) {
-      if (this.run === run) this.fail(error);
+      if (this.run !== run) return;
+      this.fail(error);
     }
-    this.drawSteps();
-  }
-
-  open(run) {
-    const { names, stores, stop } = run;
-    const entries = Object.entries(this.scene.topics);
-    const isQueue = ({ config = {} }) => config.type !== "log";
-    const letterKeys = new Set(entries.map(([, { config = {} }]) => config.dead_letter).filter(Boolean));
-    const kindOf = (key, topic) => topic.show ?? (letterKeys.has(key) ? "letters" : isQueue(topic) ? "strip" : "log");
-    for (const [key, topic] of entries) if (kindOf(key, topic) === "strip") stores[key] = new QueueStore(names[key], { onChange: this.draw });
-    run.world = new World({ names, stores, onChange: this.draw, signal: stop.signal });
-    for (const [key, topic] of entries) {
-      const kind = kindOf(key, topic);
-      const label = topic.label ?? (kind === "log" ? "The log" : "The queue");
-      if (kind === "strip") run.panels.push(queuePanel(label, { store: stores[key].start(), actors: run.world.actors[key] }));
-      else if (kind === "log") run.panels.push({ ...logPanel(label), logKey: key });
-      else if (kind === "letters") {
-        const source = entries.find(([, { config = {} }]) => config.dead_letter === key)?.[0] ?? run.world.main;
-        run.panels.push(lettersPanel(names[key], { source: stores[source] }));
-      }
-    }
-    const aside = this.scene.aside?.(run.world);
-    if (aside) run.panels.push({ tick() { aside.draw?.(); }, draw() {}, stop() {}, ...aside });
-    swap(this.panels, ...run.panels.map((panel) => panel.element));
-    run.ticker = setInterval(() => document.hidden || run.panels.forEach((panel) => panel.tick()), TICK_MS);
-    this.readLogs(run);
-  }
-
-  drawNow() {
-    for (const panel of this.run?.panels ?? []) if (!panel.logKey) panel.draw();
-  }
-
-  /** A log has no event stream of its own here: it is read again after every step. */
-  async readLogs(run) {
-    for (const panel of run.panels) {
-      if (panel.logKey) panel.draw({ records: await run.world.read(panel.logKey), readers: run.world.readers });
-      else panel.reload?.();
-    }
+    run.busy = false;
+    this.drawFrame();
   }
 
   /** Do the next step; returns whether it came out as promised. */
@@ -163,77 +86,53 @@ class Play {
     const step = this.scene.steps[run?.at];
     if (!run || run.busy || run.failed || !step) return false;
     run.busy = true;
-    this.drawSteps();
+    this.drawFrame();
     try {
       const words = await step.run(run.world);
+      await run.reread();
       if (this.run !== run) return false;
       run.at += 1;
-      await this.readLogs(run);
-      this.tell(words);
+      run.draw(); // what is told and what is shown appear together
+      this.frame.tell(words);
     } catch (error) {
-      if (this.run === run) this.fail(error);
+      if (this.run !== run) return false;
+      this.fail(error);
     }
     run.busy = false;
-    this.draw();
-    if (this.run !== run) return false;
-    this.drawSteps();
+    this.drawFrame();
     if (run.at === this.scene.steps.length) this.onDone();
     return !run.failed;
   }
 
+  /** Step after step, with time to read; a second press pauses. */
   async togglePlay() {
-    if (this.playing) return this.pausePlay();
-    this.playing = true;
+    this.playing = !this.playing;
+    this.drawFrame();
     const { run } = this;
-    say(this.playButton, "Pause");
     while (this.playing && this.run === run && (await this.step()) && run.at < this.scene.steps.length) {
-      await new Promise((resume) => setTimeout(resume, Math.max(READ_MS_MIN, this.told.textContent.length * READ_MS_PER_CHAR)));
+      const ms = Math.max(READ_MS_MIN, this.frame.told.textContent.length * READ_MS_PER_CHAR);
+      await new Promise((resume) => setTimeout(resume, ms));
     }
-    if (this.run === run) this.pausePlay();
-  }
-
-  pausePlay() {
+    if (this.run !== run) return;
     this.playing = false;
-    say(this.playButton, "Play");
-  }
-
-  tell(words) {
-    mark(this.told, "class", "told");
-    say(this.told, words);
+    this.drawFrame();
   }
 
   fail(error) {
     this.run.failed = true;
-    mark(this.told, "class", "told bad");
-    say(this.told, `${error instanceof Unmet ? "The broker did not do as promised" : "The broker refused"}: ${error.message}. Start over to try again.`);
+    const what = error instanceof Unmet ? "The broker did not do as promised" : "The broker refused";
+    this.frame.tell(`${what}: ${error.message}. Start over to try again.`, { bad: true });
   }
 
-  drawSteps() {
-    const { steps } = this.scene;
+  drawFrame() {
     const { at, busy, failed } = this.run;
-    const step = steps[at];
-    this.coming.hidden = !step;
-    say(this.coming, step?.say ?? "");
-    say(this.nextButton, step?.label ?? "Next");
-    this.nextButton.hidden = this.playButton.hidden = !step || failed;
-    this.nextButton.disabled = busy;
-    this.end.hidden = Boolean(step);
-    mark(this.element, "data-at", at);
-    mark(this.element, "data-state", failed ? "failed" : busy ? "busy" : step ? "waiting" : "done");
-    [...this.dots.children].forEach((dot, i) => mark(dot, "class", i < at ? "done" : i === at ? (failed ? "failed" : "now") : null));
+    this.frame.draw({ at, busy, failed, playing: this.playing });
   }
 
-  /** Stop what runs and remove its topics. */
   leave() {
     const { run } = this;
     this.run = null;
-    this.pausePlay();
-    if (run === null) return;
-    run.stop.abort();
-    clearInterval(run.ticker);
-    for (const store of Object.values(run.stores)) store.stop();
-    run.world?.stop();
-    for (const panel of run.panels) panel.stop();
-    remove(run.names);
+    this.playing = false;
+    run?.close();
   }
 }

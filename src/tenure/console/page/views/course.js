@@ -43,7 +43,8 @@ function card(scene, number, isDone) {
     "li",
     { class: "card scene-card", "data-scene": scene.id },
     drawing,
-    h("h2", {}, h("span", { class: "number" }, number), h("a", { href: href("course", scene.id) }, scene.title), state),
+    h("h2", {}, h("span", { class: "number" }, number), h("a", { href: href("course", scene.id) }, scene.title)),
+    state,
     h("p", { class: "hint" }, scene.line),
   );
 }

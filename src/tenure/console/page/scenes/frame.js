@@ -1,0 +1,70 @@
+// What stands around a scene: its words, its drawing, the buttons, the line that tells what just happened.
+
+import { h, mark, say, swap } from "../dom.js";
+import { href } from "../router.js";
+
+/** The frame; `onStep`, `onPlay`, `onReset` are called by its buttons. */
+export class Frame {
+  constructor(scene, about, { onStep, onPlay, onReset }) {
+    this.scene = scene;
+    const button = (words, run, kind = "") => h("button", { type: "button", class: kind, on: { click: run } }, words);
+    this.next = button("Next", onStep, "primary");
+    this.play = button("Play", onPlay);
+    this.reset = button("Start over", onReset, "quiet");
+    this.coming = h("p", { class: "coming" });
+    this.told = h("p", { class: "told", role: "status", "aria-live": "polite" });
+    this.dots = h("ol", { class: "dots", "aria-hidden": "true" }, ...scene.steps.map(() => h("li")));
+    this.controls = h("div", { class: "row" }, this.next, this.play, this.reset, h("span", { class: "spring" }), this.dots);
+    this.panels = h("div", { class: "panels" });
+    this.end = h("p", { class: "takeaway", hidden: true }, h("b", {}, "To keep: "), scene.takeaway);
+    this.element = this.#build(about);
+  }
+
+  #build(about) {
+    const { scene } = this;
+    const place = [h("a", { class: "hint", href: href("course") }, "◂ Course"), h("span", { class: "hint" }, `${about.number} of ${about.of}`)];
+    return h(
+      "article",
+      { class: "scene", "data-scene": about.id },
+      h("div", { class: "row head" }, ...place),
+      h("h1", {}, about.title),
+      h("div", { class: "lead" }, h("div", {}, ...scene.lead.map((words) => h("p", {}, words))), scene.drawing()),
+      h("section", { class: "card teller", "aria-label": "Steps" }, this.told, this.coming, this.controls, this.end),
+      this.panels,
+      about.next ? h("a", { class: "onward", href: href("course", about.next.id) }, `Next scene: ${about.next.title} ▸`) : null,
+    );
+  }
+
+  /** Without the scopes there is no queue to show: the words alone. */
+  onlyTell(why) {
+    this.tell(`${why} Scenes make queues of their own and remove them, so here are the words and the drawing only.`, { bad: true });
+    this.told.after(h("ol", { class: "script" }, ...this.scene.steps.map(({ say: words }) => h("li", {}, words))));
+    this.controls.hidden = true;
+    this.coming.hidden = true;
+    this.end.hidden = false;
+    const aside = this.scene.aside?.(null);
+    if (aside) swap(this.panels, aside.element);
+  }
+
+  tell(words, { bad = false } = {}) {
+    mark(this.told, "class", bad ? "told bad" : "told");
+    say(this.told, words);
+  }
+
+  /** Show where the scene stands: `at` steps are done. */
+  draw({ at, busy, failed, playing }) {
+    const step = this.scene.steps[at];
+    this.coming.hidden = !step || failed;
+    say(this.coming, step?.say ?? "");
+    say(this.next, step?.label ?? "Next");
+    say(this.play, playing ? "Pause" : "Play");
+    mark(this.next, "aria-disabled", busy ? "true" : null); // not `disabled`, which would take the focus away
+    const had = this.next === document.activeElement || this.play === document.activeElement;
+    this.next.hidden = this.play.hidden = !step || failed;
+    if (had && this.next.hidden) this.reset.focus();
+    this.end.hidden = Boolean(step);
+    mark(this.element, "data-at", at);
+    mark(this.element, "data-state", failed ? "failed" : busy ? "busy" : step ? "waiting" : "done");
+    [...this.dots.children].forEach((dot, i) => mark(dot, "class", i < at ? "done" : i === at ? (failed ? "failed" : "now") : null));
+  }
+}
