@@ -26,7 +26,6 @@ BYTES_MAX = 256 << 20
 def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
     """The frame's rows. Raises Invalid (``too_large_for_driver``) where there are more, or where they are larger."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     tables: list[pa.Table] = []
     rows = size_bytes = 0
@@ -43,8 +42,17 @@ def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
                 bytes_max=bytes_max,
             )
         tables.append(table)
-    schema = _storable(tables[0].schema if tables else to_arrow_schema(frame.schema))
+    schema = _storable(tables[0].schema if tables else _schema_of(frame))
     return pa.concat_tables(tables).cast(schema) if tables else schema.empty_table()
+
+
+def _schema_of(frame: DataFrame) -> pa.Schema:
+    """The schema of a frame without rows, which sends no batch to learn it from."""
+    if hasattr(frame, "toArrow"):
+        return frame.limit(0).toArrow().schema
+    from pyspark.sql.pandas.types import to_arrow_schema  # all that Spark 3.5 has; later ones want more of it
+
+    return to_arrow_schema(frame.schema)
 
 
 def _packing(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
