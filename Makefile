@@ -36,10 +36,10 @@ run: $(READY) ## Run the tour, from the engine to Spark, then serve on port 4000
 test: lint types pytest ## Lint, check types and run the tests
 
 pytest: $(READY)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-full: lint types ## As test, with the long suites and many more examples
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
 
 test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
 	@:
