@@ -2,8 +2,8 @@
 
 import { arrow, box, cells, picture, text } from "./drawing.js";
 
-const WORK_MS = 1_200;
-const PIECE_MS = 200;
+const WORK_MS = 1_000;
+const PIECE_MS = 150;
 
 export default {
   lead: [
@@ -25,7 +25,7 @@ export default {
   topics: { orders: { label: "Orders" } },
   steps: [
     {
-      say: "First without a queue: the shop does the work itself, which takes over a second (here it only waits), and then answers.",
+      say: "First without a queue: the shop does the work itself, which takes a second (here it only waits), and then answers.",
       label: "Order, and wait",
       async run(world) {
         const began = performance.now();

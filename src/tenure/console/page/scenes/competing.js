@@ -2,8 +2,8 @@
 
 import { arrow, box, cells, picture } from "./drawing.js";
 
-const JOBS = 8;
-const WORK_MS = 250;
+const JOBS = 6;
+const WORK_MS = 200;
 
 /** Append jobs, let these workers do them, and return the seconds that it took. */
 async function time(world, nodes) {

@@ -65,10 +65,10 @@ export default {
       },
     },
     {
-      say: "E is appended with a delay of four seconds, and then F without one.",
+      say: "E is appended with a delay of three seconds, and then F without one.",
       label: "Produce E for later, and F",
       async run(world) {
-        await world.produce(["E"], { delay_ms: 4_000 });
+        await world.produce(["E"], { delay_ms: 3_000 });
         await world.produce(["F"]);
         const jobs = await world.claim("w2", { max: 3 });
         const got = jobs.map((job) => job.data).join(", ");

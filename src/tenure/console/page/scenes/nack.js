@@ -55,10 +55,10 @@ export default {
       },
     },
     {
-      say: "The mail server does not answer, and to try at once would be in vain. w2 gives #1 back for four seconds from now, with the reason, and takes the next job.",
+      say: "The mail server does not answer, and to try at once would be in vain. w2 gives #1 back for three seconds from now, with the reason, and takes the next job.",
       label: "Nack with a delay, and claim",
       async run(world) {
-        await world.nack("w2", world.kept.job, { delayMs: 4_000, reason: "the mail server does not answer" });
+        await world.nack("w2", world.kept.job, { delayMs: 3_000, reason: "the mail server does not answer" });
         const { state, history } = await world.job(1);
         world.must(state === "delayed" && history.length === 2, `#1 is ${state}, after ${history.length} leases`);
         const [next] = await world.claim("w2");
@@ -69,7 +69,7 @@ export default {
       },
     },
     {
-      say: "w2 finishes #2, and the four seconds end.",
+      say: "w2 finishes #2, and the three seconds end.",
       label: "Wait, and try again",
       async run(world) {
         await world.ack("w2", world.kept.next);

@@ -8,9 +8,9 @@ const TRIES = 4;
 async function tryOnce(world) {
   const [job] = await world.claim("w1");
   world.must(job?.$seq === 1, `w1 got #${job?.$seq}`);
-  await world.pause(350);
-  await world.nack("w1", job, { delayMs: 0, reason: "this is no picture" });
   await world.pause(250);
+  await world.nack("w1", job, { delayMs: 0, reason: "this is no picture" });
+  await world.pause(150);
   return job;
 }
 

@@ -55,7 +55,7 @@ class Play {
     this.id = about.id;
     this.onDone = onDone;
     this.run = null;
-    this.playing = false;
+    this.playing = null; // a token of the play that goes on
     this.draw = paced(() => this.run?.draw());
     const buttons = { onStep: () => this.step(), onPlay: () => this.togglePlay(), onReset: () => this.begin() };
     this.frame = new Frame(scene, about, buttons);
@@ -106,15 +106,14 @@ class Play {
 
   /** Step after step, with time to read; a second press pauses. */
   async togglePlay() {
-    this.playing = !this.playing;
+    const mine = (this.playing = this.playing ? null : {});
     this.drawFrame();
-    const { run } = this;
-    while (this.playing && this.run === run && (await this.step()) && run.at < this.scene.steps.length) {
+    while (mine && this.playing === mine && (await this.step()) && this.run?.at < this.scene.steps.length) {
       const ms = Math.max(READ_MS_MIN, this.frame.told.textContent.length * READ_MS_PER_CHAR);
       await new Promise((resume) => setTimeout(resume, ms));
     }
-    if (this.run !== run) return;
-    this.playing = false;
+    if (this.playing !== mine || mine === null) return;
+    this.playing = null;
     this.drawFrame();
   }
 
@@ -126,13 +125,13 @@ class Play {
 
   drawFrame() {
     const { at, busy, failed } = this.run;
-    this.frame.draw({ at, busy, failed, playing: this.playing });
+    this.frame.draw({ at, busy, failed, playing: this.playing !== null });
   }
 
   leave() {
     const { run } = this;
     this.run = null;
-    this.playing = false;
+    this.playing = null;
     run?.close();
   }
 }
