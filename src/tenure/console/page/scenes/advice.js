@@ -7,7 +7,7 @@ const LEASE_FACTOR = 3; // a lease is this many times the p99, so that slow is n
 const BUSY_MAX = 0.8; // above this share of busy workers, small bursts make long waits
 const BUSY_GOAL = 0.7;
 const HOARD_MS = 1_000; // a job that waits this long in the hands of a busy worker could have gone to an idle one
-const DELIVERIES = { usual: 5, min: 3, max: 20 };
+const DELIVERIES = { usual: 5, max: 20 };
 const LEASE_MS = { min: 100, max: DAY_S * 1_000 };
 
 /** What to keep and what to change: `[{id, good, says, why, set}]`; `set` holds the knobs to turn, with their values. */
@@ -72,10 +72,9 @@ function retries({ maxDeliveries: most, deadLetter, arrivalPerS }, { failed, tri
 /** How many deliveries leave less than one job a day to chance. */
 function enough(arrivalPerS, failed) {
   const perDay = arrivalPerS * DAY_S;
-  if (failed <= 0 || perDay <= 1) return DELIVERIES.usual;
-  if (failed >= 1) return DELIVERIES.min;
+  if (failed <= 0 || failed >= 1 || perDay <= 1) return DELIVERIES.usual;
   const count = Math.floor(Math.log(perDay) / -Math.log(failed)) + 1;
-  return Math.min(Math.max(count, DELIVERIES.min), DELIVERIES.max);
+  return Math.min(Math.max(count, DELIVERIES.usual), DELIVERIES.max);
 }
 
 function sync({ durability, syncMs, arrivalPerS }, { callers }) {

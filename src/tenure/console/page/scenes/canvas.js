@@ -16,7 +16,17 @@ export default {
     "Every queue is a handful of numbers: how much comes, how long a job takes, how many work, how long a lease is, how often a job is tried. They depend on each other, and most queues that fail at night fail by arithmetic.",
     "The canvas does the arithmetic. Its values are yours to type, or are taken from a queue of this broker as it was measured. It says what to change, to what value, and why. First we measure a queue whose lease is too short.",
   ],
-  drawing: () => picture("Three knobs on their tracks, and a bar that must stay below a line", 130, ...[0, 1, 2].map(track), s("rect", { class: "d-bar", x: 206, y: 50, width: 30, height: 62, rx: 4 }), s("rect", { class: "d-bar bad", x: 250, y: 22, width: 30, height: 90, rx: 4 }), s("line", { class: "d-limit", x1: 196, x2: 300, y1: 40, y2: 40 }), text(248, 126, "against what was measured")),
+  drawing: () =>
+    picture(
+      "Three knobs on their tracks, and two bars against a line: one stays below it",
+      124,
+      ...[0, 1, 2].map(track),
+      s("rect", { class: "d-bar", x: 206, y: 46, width: 30, height: 54, rx: 4 }),
+      s("rect", { class: "d-bar bad", x: 250, y: 18, width: 30, height: 82, rx: 4 }),
+      s("line", { class: "d-limit", x1: 196, x2: 292, y1: 36, y2: 36 }),
+      text(243, 116, "measured"),
+      text(90, 116, "chosen"),
+    ),
   topics: {
     work: { config: { lease_ms: 300 }, label: "A queue to measure" },
     dead: { config: { type: "log" }, show: "none" },
@@ -43,7 +53,7 @@ export default {
       label: "Take what was measured",
       async run(world) {
         const { board } = world.kept;
-        await board.fill(world.names.work);
+        await board.fill(world.names.work, "the queue of this scene");
         const faults = advice(board.take()).filter(({ id, good }) => !good && ["lease", "retries"].includes(id));
         world.must(faults.length === 2, "the canvas finds nothing to change");
         return `${faults.map(({ says }) => says).join(". ")}. Each has its reason below, and the value to set.`;
@@ -70,6 +80,6 @@ export default {
 };
 
 function track(i) {
-  const y = 30 + i * 34;
+  const y = 22 + i * 32;
   return s("g", { class: "d-knob" }, s("line", { x1: 20, x2: 160, y1: y, y2: y }), s("circle", { cx: [60, 124, 92][i], cy: y, r: 9 }));
 }

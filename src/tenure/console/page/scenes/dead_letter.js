@@ -5,7 +5,7 @@ import { arrow, cells, picture, text } from "./drawing.js";
 export default {
   lead: [
     "A job that can never succeed must leave the queue, or it takes a worker's time for ever. But it should not vanish: it may be an order that somebody paid for.",
-    "After max_deliveries the broker moves it to another topic, the dead letter, together with where it came from, how often it was tried and what the last worker said. The jobs behind it go on.",
+    "After max_deliveries the broker moves it to another topic, the dead letter, together with where it came from, how often it was tried and why it was given up. The jobs behind it go on.",
   ],
   drawing: () =>
     picture(
@@ -14,9 +14,9 @@ export default {
       cells(20, 14, [["in_flight", "#2"], ["ready", "#3"], ["ready", "#4"]]),
       cells(20, 92, [["dead", "✕ #2"]]),
       arrow(37, 52, 37, 88, { kind: "bad" }),
-      text(96, 76, "gave up, with the reason"),
-      arrow(60, 109, 210, 52, { kind: "good" }),
-      text(196, 108, "redrive: a new job at the tail"),
+      text(46, 76, "given up", "start"),
+      arrow(60, 109, 172, 52, { kind: "good" }),
+      text(134, 106, "redrive: a new job at the tail", "start"),
     ),
   topics: {
     parcels: { config: { lease_ms: 60_000, max_deliveries: 2, dead_letter: "dead" }, label: "Parcels, at most two deliveries each" },
@@ -50,19 +50,19 @@ export default {
         const jobs = await world.claim("w2");
         world.must(jobs[0]?.$seq === 2 && jobs[0].deliveries === 2, "w2 did not get the second delivery of #2");
         await world.nack("w2", jobs, { reason: "no address in the book either" });
-        await world.see({ ready: 1, dead_lettered: 1 });
-        return "#2 has left the queue. Nobody had to decide it at three in the morning: the limit did.";
+        await world.see({ ready: 2, in_flight: 0 });
+        return "#2 lies at the head once more, and its account is full. The broker has not moved it yet: it does so when it would have to hand it out again.";
       },
     },
     {
-      say: "Does the queue go on? w1 asks for the next job.",
+      say: "w1 asks for the next job. Which one does it get?",
       label: "Claim as w1",
       async run(world) {
         const jobs = await world.claim("w1");
         world.must(jobs[0]?.$seq === 3, `w1 got #${jobs[0]?.$seq}, not #3`);
         await world.ack("w1", jobs);
-        await world.see({ ready: 0, in_flight: 0 });
-        return "It does: #3 is sent. One bad job has cost two deliveries and no more.";
+        await world.see({ ready: 0, in_flight: 0, dead_lettered: 1 });
+        return "#3, which it has sent. #2 has left the queue: nobody had to decide that at three in the morning, the limit did. One bad job has cost two deliveries and no more.";
       },
     },
     {
@@ -75,7 +75,7 @@ export default {
         });
         const { $dead_letter_src_seq: seq, $dead_letter_reason: reason, $dead_letter_deliveries: tries } = letter.meta;
         world.must(seq === 2 && letter.data.parcel === 2, "the letter is another one");
-        return `It holds the payload untouched, and its story: was #${seq}, ${tries} deliveries, “${reason}”.`;
+        return `It holds the payload untouched, and its story: was #${seq}, ${tries} deliveries, given up for “${reason}”. A worker that knows better need not wait for the limit: a nack may say dead, with a reason of its own.`;
       },
     },
     {

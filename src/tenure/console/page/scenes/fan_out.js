@@ -82,7 +82,7 @@ export default {
           return routers.reduce((sum, router) => sum + router.forwarded_total, 0) === 5 ? routers : null;
         });
         const words = found.map(({ dest, forwarded_total: count }) => `${TEAMS.find((team) => world.names[team] === dest)} ${count}`);
-        return `Copied: ${words.join(", ")}. Each router keeps its place in the log, so after a restart it goes on where it was; a copy may come twice, never not at all.`;
+        return `Copied: ${words.join(", ")}. Each router keeps its place in the log, so after a restart it goes on where it was. A copy may then come twice.`;
       },
     },
   ],

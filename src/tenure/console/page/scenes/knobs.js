@@ -69,13 +69,13 @@ export function knobBoard() {
     swap(list, ...advice(knobs).map((one) => item(one, () => put(one.set))));
   }
 
-  async function fill(topic) {
+  async function fill(topic, name = topic) {
     if (topic === "") return say(note, "");
     try {
       const found = measured(await look(topic));
+      if (source.value !== topic) source.append(h("option", { value: topic, selected: true }, name));
       put(found);
-      const kept = found.processingMs === undefined ? " Nothing was acked yet, so the processing time is still what was typed." : "";
-      say(note, `Claim to ack, what waited in a worker's hands included: so the prefetch counts as 1.${kept}`);
+      say(note, about(found));
     } catch (error) {
       say(note, error.message);
     }
@@ -86,19 +86,26 @@ export function knobBoard() {
   return { element, fill, put, take };
 }
 
+/** What the measured values do and do not say. */
+function about({ processingMs, workers }) {
+  const typed = [processingMs === undefined && "nothing was acked yet: the processing time", workers === undefined && "nobody holds a job now: the number of workers"];
+  const words = typed.filter(Boolean).map((words) => ` As typed, since ${words}.`).join("");
+  return `Processing is claim to ack, the wait in a worker's hands included: so the prefetch counts as 1.${words}`;
+}
+
 function input([name, , , min, max, step]) {
   return h("input", { type: "number", id: `knob-${name}`, min, max, step, required: true, inputmode: "decimal" });
 }
 
 function tiles({ busy, capacity, backlog, growth, deadPerDay }) {
-  const waiting = Number.isFinite(backlog) ? short(backlog) : `+${short(growth * 3_600)}/h`;
+  const waiting = Number.isFinite(backlog) ? short(backlog < 0.05 ? 0 : backlog) : `+${short(growth * 3_600)}/h`;
   const rows = [
     ["busy", Number.isFinite(busy) ? percent(busy) : "∞"],
     ["can be done", perSecond(capacity)],
     ["waiting", waiting],
-    ["given up a day", short(deadPerDay)],
+    ["given up a day", short(deadPerDay < 0.05 ? 0 : deadPerDay)],
   ];
-  return rows.map(([label, value]) => h("div", { class: "figure", "data-some": true }, h("b", { "data-figure": label }, value), h("span", {}, label)));
+  return rows.map(([label, value]) => h("div", { class: "figure", "data-some": value !== "0" }, h("b", { "data-figure": label }, value), h("span", {}, label)));
 }
 
 function item({ id, good, says, why, set }, apply) {
