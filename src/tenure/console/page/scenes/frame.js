@@ -14,7 +14,10 @@ export class Frame {
     this.coming = h("p", { class: "coming" });
     this.told = h("p", { class: "told", role: "status", "aria-live": "polite" });
     this.dots = h("ol", { class: "dots", "aria-hidden": "true" }, ...scene.steps.map(() => h("li")));
-    this.controls = h("div", { class: "row" }, this.next, this.play, this.reset, h("span", { class: "spring" }), this.dots);
+    const onward = (words, kind) => h("a", { class: kind, href: about.next ? href("course", about.next.id) : href("course") }, words);
+    this.go = onward(about.next ? `Next scene: ${about.next.title}` : "Back to the list", "button"); // at the end
+    this.skip = onward(about.next ? `Skip to ${about.next.title} ▸` : "Back to the list ▸", "onward"); // until then
+    this.controls = h("div", { class: "row" }, this.next, this.play, this.go, this.reset, h("span", { class: "spring" }), this.dots);
     this.panels = h("div", { class: "panels" });
     this.end = h("p", { class: "takeaway", hidden: true }, h("b", {}, "To keep: "), scene.takeaway);
     this.element = this.#build(about);
@@ -31,7 +34,7 @@ export class Frame {
       h("div", { class: "lead" }, h("div", {}, ...scene.lead.map((words) => h("p", {}, words))), scene.drawing()),
       h("section", { class: "card teller", "aria-label": "Steps" }, this.told, this.coming, this.controls, this.end),
       this.panels,
-      about.next ? h("a", { class: "onward", href: href("course", about.next.id) }, `Next scene: ${about.next.title} ▸`) : null,
+      this.skip,
     );
   }
 
@@ -61,8 +64,9 @@ export class Frame {
     mark(this.next, "aria-disabled", busy ? "true" : null); // not `disabled`, which would take the focus away
     const had = this.next === document.activeElement || this.play === document.activeElement;
     this.next.hidden = this.play.hidden = !step || failed;
-    if (had && this.next.hidden) this.reset.focus();
-    this.end.hidden = Boolean(step);
+    this.end.hidden = this.go.hidden = Boolean(step);
+    this.skip.hidden = !step;
+    if (had && this.next.hidden) (step ? this.reset : this.go).focus();
     mark(this.element, "data-at", at);
     mark(this.element, "data-state", failed ? "failed" : busy ? "busy" : step ? "waiting" : "done");
     [...this.dots.children].forEach((dot, i) => mark(dot, "class", i < at ? "done" : i === at ? (failed ? "failed" : "now") : null));

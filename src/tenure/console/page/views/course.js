@@ -28,7 +28,7 @@ function showCards(outlet) {
   const words = why ? `${why} Without it the scenes are words and drawings only.` : "Each scene runs on this broker, in a queue of its own that is removed when you leave it. Nothing is pretended.";
   const next = SCENES.find(({ id }) => !seen.includes(id)) ?? SCENES[0];
   outlet.append(
-    h("div", { class: "row head" }, h("h1", {}, "Course"), h("span", { class: "hint" }, `${seen.length} of ${SCENES.length} played`), h("span", { class: "spring" }), h("a", { class: "button primary", href: href("course", next.id) }, seen.length ? "Go on" : "Begin")),
+    h("div", { class: "row head" }, h("h1", {}, "Course"), h("span", { class: "hint" }, `${seen.length} of ${SCENES.length} played`), h("span", { class: "spring" }), h("a", { class: "button", href: href("course", next.id) }, seen.length ? "Go on" : "Begin")),
     h("p", { class: why ? "bad" : "hint" }, words),
     h("ol", { class: "scenes" }, ...SCENES.map((scene, i) => card(scene, i + 1, seen.includes(scene.id)))),
   );
