@@ -77,6 +77,7 @@ def test_a_silent_crash_gives_the_job_back_when_the_lease_runs_out_and_a_late_ac
     expect(tab.cell(1)).to_have_attribute("data-state", "in_flight")
     step(scene, "Let w1 fall silent")
     expect(tab.cell(1)).to_have_attribute("data-state", "ready")
+    expect(tab.worker("w1")).to_have_count(0)
     expect(scene.locator(".told")).to_contain_text("ran out by itself")
     step(scene, "Work slowly as w2")
     expect(tab.cell(1)).to_have_attribute("data-node", "w2")

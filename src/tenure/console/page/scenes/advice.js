@@ -1,6 +1,6 @@
 // What to change about a queue's design, to what value, and why. Pure; the figures are those of design.js.
 
-import { duration, perSecond, roundUp, short, whole } from "../format.js";
+import { duration, roundUp, short, whole } from "../format.js";
 import { DAY_S, figures, percent } from "./design.js";
 
 const LEASE_FACTOR = 3; // a lease is this many times the p99, so that slow is not taken for dead
@@ -26,11 +26,11 @@ function workers({ arrivalPerS, workers: count }, { busy, offered, perWorker, ca
   if (busy <= BUSY_MAX) {
     const spare = capacity - offered;
     const hour = offered ? `After an hour without workers the backlog is gone in ${duration(((arrivalPerS * tries * 3_600) / spare) * 1_000)}.` : "";
-    return keep("workers", `${percent(busy)} busy: ${waits}`, `Arrivals are ${perSecond(offered)} with repeats, workers can do ${perSecond(capacity)}. ${hour}`.trim());
+    return keep("workers", `${percent(busy)} busy: ${waits}`, `Arrivals are ${rate(offered)} with repeats, workers can do ${rate(capacity)}. ${hour}`.trim());
   }
   const wanted = Math.max(count + 1, Math.ceil(offered / (perWorker * BUSY_GOAL)));
   const says = busy >= 1 ? `${percent(busy)} busy: the backlog grows by ${whole(growth * 3_600)} jobs an hour` : `${percent(busy)} busy: ${waits}`;
-  const why = `Workers can do ${perSecond(capacity)}, ${perSecond(offered)} come with repeats. ${wanted} workers are ${percent(offered / (perWorker * wanted))} busy and have room for bursts.`;
+  const why = `Workers can do ${rate(capacity)}, ${rate(offered)} come with repeats. ${wanted} workers are ${percent(offered / (perWorker * wanted))} busy and have room for bursts.`;
   return change("workers", says, why, { workers: wanted });
 }
 
@@ -81,7 +81,12 @@ function sync({ durability, syncMs, arrivalPerS }, { callers }) {
   if (durability === "memory") return keep("sync", "Memory: no write waits", "A crash of the broker may lose what it answered. Right only for work that nobody misses after a restart.");
   if (durability === "disk") return keep("sync", "Disk: no write waits for a sync", "A crash of the broker loses nothing; a power loss may take the last 50 ms. Take fsync where the producer cannot ask again.");
   const alone = 1_000 / syncMs;
-  const one = `A sync takes ${duration(syncMs)}: one caller that waits for each gets ${perSecond(alone)}`;
-  if (callers === 1) return keep("sync", `Fsync: every write waits ${duration(syncMs)}`, `${one}, and ${perSecond(arrivalPerS)} come.`);
-  return change("sync", `Fsync: one producer at a time is too slow`, `${one}, and ${perSecond(arrivalPerS)} come. A sync serves all who wait: let ${whole(callers)} produce at once, or put ${whole(callers)} records into each call.`);
+  const one = `A sync takes ${duration(syncMs)}: one caller that waits for each gets ${rate(alone)}`;
+  if (callers === 1) return keep("sync", `Fsync: every write waits ${duration(syncMs)}`, `${one}, and ${rate(arrivalPerS)} come.`);
+  return change("sync", `Fsync: one producer at a time is too slow`, `${one}, and ${rate(arrivalPerS)} come. A sync serves all who wait: let ${whole(callers)} produce at once, or put ${whole(callers)} records into each call.`);
+}
+
+/** 19.8/s, 404/s: finer than elsewhere, because what comes is compared with what can be done. */
+function rate(value) {
+  return `${value < 100 ? Number(value.toFixed(1)) : short(value)}/s`;
 }

@@ -19,7 +19,7 @@ export default {
       text(134, 106, "redrive: a new job at the tail", "start"),
     ),
   topics: {
-    parcels: { config: { lease_ms: 60_000, max_deliveries: 2, dead_letter: "dead" }, label: "Parcels, at most two deliveries each" },
+    parcels: { config: { max_deliveries: 2, dead_letter: "dead" }, label: "Parcels, at most two deliveries each" },
     dead: { config: { type: "log" } },
   },
   steps: [

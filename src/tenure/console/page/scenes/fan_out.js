@@ -22,9 +22,9 @@ export default {
     ),
   topics: {
     orders: { config: { type: "log" }, label: "Orders, as the shop appends them" },
-    mail: { config: { lease_ms: 60_000 }, label: "Mail" },
-    stock: { config: { lease_ms: 60_000 }, label: "Stock" },
-    bill: { config: { lease_ms: 60_000 }, label: "Bill" },
+    mail: { label: "Mail" },
+    stock: { label: "Stock" },
+    bill: { label: "Bill" },
   },
   steps: [
     {

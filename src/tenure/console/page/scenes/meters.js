@@ -29,7 +29,7 @@ export default {
       text(250, 24, "age", "start"),
       text(262, 100, "depth", "start"),
     ),
-  topics: { storm: { config: { lease_ms: 60_000 }, label: "The queue" } },
+  topics: { storm: { label: "The queue" } },
   aside(world) {
     const board = gauges();
     if (world !== null) world.kept.board = board;

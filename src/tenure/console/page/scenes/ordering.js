@@ -24,10 +24,10 @@ export default {
       box(150, 103, "one worker for b", { width: 130 }),
     ),
   topics: {
-    jobs: { config: { lease_ms: 60_000 }, label: "One queue for all" },
+    jobs: { label: "One queue for all" },
     moves: { config: { type: "log" }, label: "What happened, tagged by account" },
-    ada: { config: { lease_ms: 60_000 }, label: "Ada's queue" },
-    ben: { config: { lease_ms: 60_000 }, label: "Ben's queue" },
+    ada: { label: "Ada's queue" },
+    ben: { label: "Ben's queue" },
   },
   steps: [
     {

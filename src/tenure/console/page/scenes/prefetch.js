@@ -27,8 +27,8 @@ export default {
       text(14, 134, "prefetch 1", "start"),
     ),
   topics: {
-    hoard: { config: { lease_ms: 60_000 }, label: "Prefetch 10" },
-    fair: { config: { lease_ms: 60_000 }, label: "Prefetch 1" },
+    hoard: { label: "Prefetch 10" },
+    fair: { label: "Prefetch 1" },
   },
   steps: [
     {

@@ -1,10 +1,11 @@
 // Scene 9. A worker that dies in silence: the lease runs out. A slow one extends. A late ack is skipped.
 
+import { duration } from "../format.js";
 import { arrow, box, cells, picture, text } from "./drawing.js";
 
 const LAST_SIGN_MS = 2_000;
 const FIRST_LEASE_MS = 2_500;
-const LONG_LEASE_MS = 60_000;
+const LONG_LEASE_MS = 300_000; // a reader may be slow
 const ATTEMPTS = 5;
 
 export default {
@@ -17,7 +18,7 @@ export default {
       "On a line of time: w1 claims and falls silent, the lease ends, w2 gets the job, and a late ack of w1 is skipped",
       124,
       cells(14, 22, [["in_flight", "w1"]]),
-      arrow(54, 39, 136, 39, { words: "lease runs out" }),
+      arrow(54, 39, 136, 39, { words: "lease ends" }),
       cells(142, 22, [["ready", "#1"]]),
       arrow(182, 39, 256, 39, { words: "claim", kind: "good" }),
       cells(262, 22, [["in_flight", "w2"]]),
@@ -33,7 +34,7 @@ export default {
       async run(world) {
         await world.produce(["photo 1", "photo 2"]);
         await world.see({ ready: 2 });
-        return "Both can be claimed. This queue's lease is one minute.";
+        return "Both can be claimed. This queue's lease is five minutes.";
       },
     },
     {
@@ -64,6 +65,7 @@ export default {
       async run(world) {
         await world.extend("w1", world.kept.first, LAST_SIGN_MS);
         await world.see({ ready: 1, in_flight: 0 });
+        world.actors.photos.dismiss("w1"); // nobody hears of it any more
         const { history, deliveries } = await world.job(1);
         world.must(history.at(-1)?.end === "expired", `the lease of #1 ended by ${history.at(-1)?.end}`);
         return `Two seconds later #1 is bright again: the lease ran out by itself. Nobody asked for it, and it counts as delivery ${deliveries}.`;
@@ -78,8 +80,7 @@ export default {
         await world.until("the first deadline is over", async () => world.stores.photos.now() > job.deadline);
         const now = await world.job(1);
         world.must(now.state === "in_flight" && now.node === "w2", "w2 has lost #1");
-        const more = Math.round((deadline - job.deadline) / 1_000);
-        return `The first deadline has passed and w2 still has #1: extending set a new one, ${more} s later. It costs no delivery; this is still number ${now.deliveries}.`;
+        return `The first deadline has passed and w2 still has #1: extending set a new one, ${duration(deadline - job.deadline)} later. It costs no delivery; this is still number ${now.deliveries}.`;
       },
     },
     {
