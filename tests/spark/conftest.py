@@ -1,7 +1,7 @@
-"""One Spark session per module, and buffers for it to read.
+"""One Spark session for all modules that use one, and buffers for it to read.
 
-A module that needs jars or settings says so in attributes: ``PACKAGES = ("group:artifact:version",)`` and
-``CONF = {"spark.…": "…"}``.
+It has the jars of every sink that can be tested in it, and is in one test process: starting Spark takes its time, and
+so do its first jobs. A module that needs other settings says so: ``CONF = {"spark.sql.…": "…"}``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tenure.spark.session import open_session
-from tenure.spark.sinks.protocol import Needs
 from tests.buffer.support import QUICK
+from tests.spark.crash_sinks import CASES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,35 +39,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(here):
             for warning in LEFT_OPEN:
                 item.add_marker(pytest.mark.filterwarnings(warning))
-            # All tests of a module run in one process, whose session they share; and starting Spark takes its time.
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+            with_session = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if with_session else item.path.name))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(600))
 
 
-@pytest.fixture(scope="module")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The module's session, stopped behind its last test."""
-    packages: Sequence[str] = getattr(request.module, "PACKAGES", ())
-    conf: dict[str, str] = getattr(request.module, "CONF", {})
+@pytest.fixture(scope="session")
+def shared_spark() -> Iterator[SparkSession]:
+    """The session, stopped behind the last test."""
     session = open_session(
-        request.module.__name__, master=MASTER, conf=SMALL | conf, needs=[Needs(packages=tuple(packages))]
+        "tests", master=MASTER, conf=SMALL, needs=[needs for case in CASES if (needs := case.needs()) is not None]
     )
     yield session
     session.stop()
-    end_jvm()
 
 
-def end_jvm() -> None:
-    """End Spark's JVM: it outlives a session, and the jars of the next module can only be chosen for a new one."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(60)
-        SparkContext._gateway = SparkContext._jvm = None
+@pytest.fixture(scope="module")
+def spark(request: pytest.FixtureRequest, shared_spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, with the module's settings."""
+    conf: dict[str, str] = getattr(request.module, "CONF", {})
+    before = {name: shared_spark.conf.get(name, None) for name in conf}
+    for name, value in conf.items():
+        shared_spark.conf.set(name, value)
+    yield shared_spark
+    for name, known in before.items():
+        shared_spark.conf.unset(name) if known is None else shared_spark.conf.set(name, known)
 
 
 @pytest.fixture

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 try:
-    NEEDS = DeltaSink("unused").needs(spark_version())
+    DeltaSink("unused").needs(spark_version())
 except Invalid as none_for_this_spark:
     pytest.skip(none_for_this_spark.message, allow_module_level=True)
-PACKAGES = NEEDS.packages
-CONF = NEEDS.conf | {
+CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "3",
 }

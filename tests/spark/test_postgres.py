@@ -18,7 +18,6 @@ from tests.spark.pg import PASSWORD, running_postgres
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PACKAGES = ("org.postgresql:postgresql:42.7.14",)
 pytestmark = pytest.mark.timeout(900)
 
 

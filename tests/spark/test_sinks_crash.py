@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
-NEEDS = [needs for case in CASES if (needs := case.needs()) is not None]
-PACKAGES = tuple(dict.fromkeys(package for needs in NEEDS for package in needs.packages))
-CONF: dict[str, str] = {key: value for needs in NEEDS for key, value in needs.conf.items()}
 ENTRIES, BATCH, RANGE = 20_000, 1_000, 7_000
 
 pytestmark = pytest.mark.timeout(1_800)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
-NEEDS = [needs for case in CASES if (needs := case.needs()) is not None]
-PACKAGES = tuple(dict.fromkeys(package for needs in NEEDS for package in needs.packages))
-CONF: dict[str, str] = {key: value for needs in NEEDS for key, value in needs.conf.items()}
 ENTRIES = int(os.environ.get("TENURE_CRASH_ENTRIES", "1000000"))
 BATCHES, RANGES, KILLS = 100, 25, 5
 READERS = ("jvm", "python")
