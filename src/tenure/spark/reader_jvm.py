@@ -3,6 +3,8 @@
 What the files do not say comes from the driver, by a broadcast join with the file's name: the sequence, and the calls'
 times and metadata, of which each row picks its own by its ``range``. Page checksums are verified by the reader; size,
 identity and number of rows by the driver, on the footers.
+
+Expressions are SQL text: a column built in Python costs several calls into the JVM for each of its parts.
 """
 
 from __future__ import annotations
@@ -26,15 +28,27 @@ if TYPE_CHECKING:
 __all__ = ["jvm_reaches", "jvm_root", "read_with_jvm"]
 
 _FILE_SCHEMA = "entry binary, range int"
-_CALLS_SCHEMA = "file_name string, seq bigint, times array<bigint>, metadata array<binary>"
+_CALLS_SCHEMA = "known string, seq bigint, times array<bigint>, metadata array<binary>"
 _CALLS_ARROW = pa.schema(
     [
-        ("file_name", pa.string()),
+        ("known", pa.string()),
         ("seq", pa.int64()),
         ("times", pa.list_(pa.int64())),
         ("metadata", pa.list_(pa.binary())),
     ]
 )
+_PLACED = ("entry", "range", "_metadata.file_name AS file_name", "_metadata.row_index AS index")
+# Spark looks up a bigint faster than a string. Two names of one hash, or none, end in the error below.
+_SAME_HASH = "xxhash64(file_name) = xxhash64(known)"
+# A file without its row here would be a mistake of ours; an inner join would hide it, and its entries.
+_SEQ = "if(known <=> file_name, seq, CAST(raise_error(concat('no batch of the range: ', file_name)) AS BIGINT))"
+_ROWS = {
+    "seq": _SEQ,
+    "index": "index",
+    "ingestion_time": "timestamp_millis(times[range])",
+    "metadata": "metadata[range]",
+    "entry": "entry",
+}
 _GLOB = frozenset("*?[]{}\\")
 _SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 # Whatever the session says: a batch that is missing or damaged is an error, never less data.
@@ -70,19 +84,9 @@ def read_with_jvm(
     from pyspark.sql import functions as F  # noqa: N812
 
     calls = _calls(spark, planned, read_footers(url, planned.descriptors, settings=settings))
-    files = _files(spark, root, planned.descriptors).select(
-        "entry", "range", F.col("_metadata.file_name").alias("file_name"), F.col("_metadata.row_index").alias("index")
-    )
-    joined = files.join(F.broadcast(calls), "file_name", "left")
-    # A file without its row here would be a mistake of ours; an inner join would hide it, and its entries.
-    unknown = F.raise_error(F.concat(F.lit("no batch of the range: "), F.col("file_name"))).cast("bigint")
-    return joined.select(
-        F.coalesce("seq", unknown).alias("seq"),
-        F.col("index"),
-        F.timestamp_millis(F.col("times")[F.col("range")]).alias("ingestion_time"),
-        F.col("metadata")[F.col("range")].alias("metadata"),
-        F.col("entry"),
-    ).select(*RAW)
+    placed = _files(spark, root, planned.descriptors).selectExpr(*_PLACED)
+    joined = placed.join(F.broadcast(calls), F.expr(_SAME_HASH), "left")
+    return joined.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
 
 
 def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) -> DataFrame:
@@ -99,7 +103,7 @@ def _calls(spark: SparkSession, planned: Planned, ranges: list[list[Range]]) -> 
     times = [[range_.ingested_ms for range_ in calls] for calls in ranges]
     if int(pyspark.__version__.partition(".")[0]) >= 4:  # Arrow becomes part of the plan, and costs no job
         metadata = [[range_.metadata for range_ in calls] for calls in ranges]
-        return spark.createDataFrame(pa.table([names, sequences, times, metadata], schema=_CALLS_ARROW), _CALLS_SCHEMA)
+        return spark.createDataFrame(pa.table([names, sequences, times, metadata], schema=_CALLS_ARROW))
     rows = [
         (name, seq, at, [bytearray(range_.metadata) for range_ in calls])
         for name, seq, at, calls in zip(names, sequences, times, ranges, strict=True)
