@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Two test processes: enough to fill a small machine while half the suite waits for disks and children.
-JOBS ?= 2
+# Three test processes fill a small machine: one is Spark's, and half of the rest waits for disks and children.
+JOBS ?= 3
 # The extras whose rooms exist. A new room adds its own here, then `make lock`.
 EXTRAS := dev metrics otel reload buffer delta redis faststream spark connect iceberg postgres
 # Versions of Spark that are tested beside the one of .venv; the streaming sources need 4.2.
@@ -36,10 +36,10 @@ run: $(READY) ## Run the tour, from the engine to Spark, then serve on port 4000
 test: lint types pytest ## Lint, check types and run the tests
 
 pytest: $(READY)
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist load $(ARGS)
 
 test-full: lint types ## As test, with the long suites and many more examples
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist load -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
 
 test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
 	@:

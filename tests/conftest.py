@@ -1,9 +1,10 @@
-"""What every floor of the tests shares: how hard Hypothesis looks."""
+"""What every floor of the tests shares: how hard Hypothesis looks, and which tests go to the same process."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Wall time says nothing about correctness on a busy machine, so no example has a deadline.
@@ -13,3 +14,10 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("full", settings.get_profile("default"), max_examples=2_000, print_blob=True)
 
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from tests.scheduling import OneSession
+
+    return OneSession(config, log)

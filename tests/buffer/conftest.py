@@ -40,11 +40,14 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     names = [name for part in ("master", "volume", "filer", "s3") for name in (f"{part}.port", f"{part}.port.grpc")]
     options = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     options += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=50", "-master.volumeSizeLimitMB=256"]
+    # A server that finds keys in its environment asks for them, and an earlier one may have left some here.
+    without_keys = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(
             [WEED, "server", f"-dir={home}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", *options],
             stdout=log,
             stderr=log,
+            env=without_keys,
         )
     endpoint = f"http://127.0.0.1:{ports[6]}"
     before = dict(os.environ)

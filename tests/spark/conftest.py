@@ -33,16 +33,12 @@ LEFT_OPEN = (
 Filled = Callable[..., str]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            for warning in LEFT_OPEN:
-                item.add_marker(pytest.mark.filterwarnings(warning))
-            with_session = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark" if with_session else item.path.name))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(600))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Runs for the tests of this directory."""
+    for warning in LEFT_OPEN:
+        item.add_marker(pytest.mark.filterwarnings(warning))
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ A new sink is one more `Case`. Its table holds the raw columns that a job writes
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ CASES: Sequence[Case] = (
         postgres,
         read_postgres,
         "tenure.spark.sinks.postgres:PostgresSink._commit",
-        lambda folder, url: f"{url}#rows_{folder.name.replace('-', '_')}",
+        lambda folder, url: f"{url}#rows_{re.sub(r'[^a-z0-9]', '_', folder.parent.name.lower())[-40:]}",
     ),
     Case("delta", delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._append"),
     Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._merge_rows"),

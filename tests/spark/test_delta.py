@@ -136,6 +136,7 @@ def test_the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(sp
     assert users(read(spark, place)) == after
 
 
+@pytest.mark.full
 def test_a_merge_of_a_late_driver_is_skipped_with_its_deletes_and_inserts(spark: SparkSession, tmp_path: Path):
     class Late(DeltaSink):
         def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
@@ -149,6 +150,7 @@ def test_a_merge_of_a_late_driver_is_skipped_with_its_deletes_and_inserts(spark:
     assert users(read(spark, place)) == {}
 
 
+@pytest.mark.full
 def test_columns_join_a_table_unless_that_is_switched_off(spark: SparkSession, tmp_path: Path):
     place = tmp_path / "columns"
     merging = DeltaSink(place, merge_keys=["user"])
@@ -169,6 +171,7 @@ def test_columns_join_a_table_unless_that_is_switched_off(spark: SparkSession, t
     assert refused.value.code == "sink_rejected"
 
 
+@pytest.mark.full
 def test_a_table_may_be_told_by_its_name(spark: SparkSession, tmp_path: Path):
     spark.sql(f"CREATE DATABASE IF NOT EXISTS tenure_named LOCATION '{tmp_path / 'named'}'")
     try:
