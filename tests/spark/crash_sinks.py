@@ -55,6 +55,12 @@ def read_file_table(spark: SparkSession, place: str) -> DataFrame:
     return spark.read.parquet(place)
 
 
+def postgres_at(folder: Path, url: str) -> str:
+    """A table of its own for each place of each test: they share the server."""
+    name = re.sub(r"[^a-z0-9]", "_", f"{folder.parent.name}_{folder.name}".lower())
+    return f"{url}#rows_{name[-50:]}"
+
+
 def postgres(place: str) -> SparkSink:
     from tenure.spark.sinks.postgres import PostgresSink
 
@@ -139,7 +145,7 @@ CASES: Sequence[Case] = (
         postgres,
         read_postgres,
         "tenure.spark.sinks.postgres:PostgresSink._commit",
-        lambda folder, url: f"{url}#rows_{re.sub(r'[^a-z0-9]', '_', folder.parent.name.lower())[-40:]}",
+        postgres_at,
     ),
     Case("delta", delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._append"),
     Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._merge_rows"),
