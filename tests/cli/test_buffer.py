@@ -153,10 +153,13 @@ def test_verify_finds_damage_and_strangers_and_quarantine_gets_past_it(tenure: T
     assert asked(tenure, "verify", "--no-data", home)["harmful"] == 0, "its size is right"
     assert "damaged" in tenure("buffer", "verify", home).stdout
 
-    assert tenure("buffer", "quarantine", home, 1, "--reason", "no").returncode == 2, "not the next one"
-    assert asked(tenure, "quarantine", home, 0, "--reason", "a flipped bit")["quarantined"] == 0
+    later = asked(tenure, "quarantine", home, 1, "--reason", "for a job of Spark")
+    assert (later["quarantined"], later["passed"]) == (1, False)
+    next_one = asked(tenure, "quarantine", home, 0, "--reason", "a flipped bit")
+    assert (next_one["quarantined"], next_one["passed"]) == (0, True)
     [group] = asked(tenure, "stat", home)["groups"]
     assert (group["last_acked"], group["skipped"]) == (0, 1)
+    assert tenure("buffer", "quarantine", home, 0, "--reason", "again").returncode == 2, "the group is past it"
 
 
 @pytest.mark.parametrize("command", [["stat"], ["manifest"], ["tail"], ["gc"], ["verify"]])

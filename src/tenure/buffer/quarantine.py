@@ -45,12 +45,12 @@ async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, gro
 
 async def quarantine(
     store: ObjectStore | str, seq: int, *, reason: str, group: str = "default", settings: BufferSettings | None = None
-) -> None:
-    """For an operator: give up a batch that a group cannot get past, on the record.
+) -> bool:
+    """For an operator: give up a batch that a group cannot get past, on the record; True where the group has passed it.
 
-    Where it is the group's next one, the frontier moves over it and the group's consumer is fenced, so start it again.
-    A later one is recorded only: jobs whose range it is in leave it out. Raises Invalid if it is acknowledged already,
-    NotFound if it is not in the buffer.
+    That is where it is the group's next one: the frontier moves over it and the group's consumer is fenced, so start it
+    again. A later one is recorded only: Spark jobs whose range it is in leave it out. Raises Invalid if it is
+    acknowledged already, NotFound if it is not in the buffer.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False)
@@ -66,6 +66,7 @@ async def quarantine(
         epoch = journal.state.groups[group].epoch
         await journal.commit(lambda now, _: decide.skip(now, group, epoch, seq))
     await journal.close()
+    return following == seq
 
 
 async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:

@@ -150,18 +150,18 @@ def _gc(
 @buffer.command("quarantine")
 def _quarantine(
     where: Where,
-    seq: Annotated[int, typer.Argument(min=0, help="The batch, the next one of the group.", show_default=False)],
+    seq: Annotated[int, typer.Argument(min=0, help="The group's next batch; for Spark, any.", show_default=False)],
     reason: Annotated[str, typer.Option("--reason", help="Why it is given up.", show_default=False)],
     group: Group = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Skip the batch that a group cannot get past, on the record. Its consumer is fenced: start it again."""
+    """Give up a batch that a group cannot get past, on the record. Its consumer is fenced: start it again."""
 
     async def find() -> Shown:
         from tenure.buffer import quarantine
 
-        await quarantine(store_url(where), seq, reason=reason, group=group)
-        return {"quarantined": seq, "group": group, "reason": reason}, OK
+        passed = await quarantine(store_url(where), seq, reason=reason, group=group)
+        return {"quarantined": seq, "group": group, "reason": reason, "passed": passed}, OK
 
     raise typer.Exit(report(find, buffer_show.quarantined, as_json=as_json))
 

@@ -63,12 +63,13 @@ def collected(console: Console, found: Payload) -> None:
 
 
 def quarantined(console: Console, found: Payload) -> None:
-    """What was skipped."""
-    console.print(
-        f"batch {found['quarantined']} of group {found['group']} is skipped, and quarantine/ says why. "
-        "Start the group's consumer again.",
-        markup=False,
+    """What was given up, and who passes it."""
+    then = (
+        "is skipped, and quarantine/ says why. Start the group's consumer again."
+        if found["passed"]
+        else "is given up: quarantine/ says why. Spark jobs leave it out; other consumers stop when they come to it."
     )
+    console.print(f"batch {found['quarantined']} of group {found['group']} {then}", markup=False)
 
 
 def verified(console: Console, found: Payload) -> None:
