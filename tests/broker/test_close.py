@@ -63,6 +63,8 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "jobs": lambda b: b.jobs("q"),
     "job": lambda b: b.job("q", 1),
     "leases": lambda b: b.leases("q"),
+    "strip": lambda b: b.strip("q"),
+    "meters": lambda b: b.meters("q"),
     "topic": lambda b: b.topic("q"),
     "topics": lambda b: b.topics(),
     "events": lambda b: b.events(),
