@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tenure.cli.options import AsJson
+from tenure.cli.spark_options import Conf, Master, Remote
 
 __all__ = ["pipeline"]
 
@@ -16,13 +17,6 @@ pipeline = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline file, TOML.", show_default=False)]
-Master = Annotated[
-    str | None, typer.Option("--master", help="Spark's master [local[*]].", metavar="URL", show_default=False)
-]
-Remote = Annotated[str | None, typer.Option("--remote", help="A Spark Connect server: sc://HOST:PORT.", metavar="URL")]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", help="A setting of Spark; may be repeated.", metavar="KEY=VALUE")
-]
 
 
 @pipeline.command("run")

@@ -4,7 +4,7 @@ What the files do not say comes from the driver, by a broadcast join with the fi
 times and metadata, of which each row picks its own by its ``range``. Page checksums are verified by the reader; size,
 identity and number of rows by the driver, on the footers.
 
-Expressions are SQL text: a column built in Python costs several calls into the JVM for each of its parts.
+Expressions are SQL text, which reads shorter than columns built part by part in Python.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CALLS_ARROW = pa.schema(
     ]
 )
 _PLACED = ("entry", "range", "_metadata.file_name AS file_name", "_metadata.row_index AS index")
-# Spark looks up a bigint faster than a string. Two names of one hash, or none, end in the error below.
+# The join is by a bigint; two names of one hash, or none, end in the error below.
 _SAME_HASH = "xxhash64(file_name) = xxhash64(known)"
 # A file without its row here would be a mistake of ours; an inner join would hide it, and its entries.
 _SEQ = "if(known <=> file_name, seq, CAST(raise_error(concat('no batch of the range: ', file_name)) AS BIGINT))"
