@@ -1,4 +1,4 @@
-"""Reading a range by Spark itself: batches are plain Parquet, and the JVM is the fastest reader of it.
+"""Reading a range by Spark itself: batches are plain Parquet, which the JVM reads without Python.
 
 What the files do not say comes from the driver, by a broadcast join with the file's name: the sequence, and the calls'
 times and metadata, of which each row picks its own by its ``range``. Page checksums are verified by the reader; size,
