@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.buffer import Commit
-from tenure.errors import Indeterminate
+from tenure.errors import Indeterminate, Overloaded
 from tenure.spark.sinks.protocol import Needs, is_held
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["FolderSink"]
 
 class FolderSink:
     """``answers`` is a word per write: ``lost`` commits and says that it does not know, ``failed`` says so and did
-    not.
+    not, ``busy`` refuses for now, and ``doubtful`` tells of no failure but as one whose outcome is unknown.
     """
 
     name = "folder"
@@ -48,7 +48,14 @@ class FolderSink:
         folder = self.root / f"{commit.low}-{uuid.uuid4().hex}"
         if answer == "failed":
             raise Indeterminate("as told")
-        frame.write.parquet(folder.as_uri())
+        if answer == "busy":
+            raise Overloaded("as told", code="table_busy")
+        try:
+            frame.write.parquet(folder.as_uri())
+        except Exception as error:
+            if answer != "doubtful":
+                raise
+            raise Indeterminate("it was not seen in the table") from error
         fresh = self.root / f"{uuid.uuid4().hex}.json"
         fresh.write_bytes(msgspec.json.encode([*kept, (commit.low, commit.high, str(folder))]))
         os.replace(fresh, self.root / "marker.json")

@@ -18,6 +18,7 @@ from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName, read_range
 from tenure.spark.reader_settings import ReaderSettings
 from tenure.spark.replaying import backfill
+from tenure.spark.retrying import Waiting
 from tests.buffer.support import QUICK, quick
 from tests.spark.conftest import Filled
 from tests.spark.folder_sink import FolderSink
@@ -184,11 +185,41 @@ def test_following_takes_what_comes_until_it_is_told_to_stop(spark: SparkSession
 def test_an_answer_that_was_lost_is_asked_for_once(spark: SparkSession, filled: Filled, sink: FolderSink):
     url = filled([b"0"], [b"1"], [b"2"])
     sink.answers = ["lost", "", "failed"]
-    with pytest.raises(Indeterminate):
-        ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST)
+    with pytest.raises(Indeterminate, match=r"^as told$"):
+        ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST, retry_ms=0)
     assert (sink.ranges(), frontier(url)) == ([(0, 0), (1, 1)], 1)
     ingest(spark, url, sink, settings=FAST)
     assert ([row["entry"] for row in sink.rows()], frontier(url)) == ([b"0", b"1", b"2"], 2)
+
+
+def test_what_the_table_refuses_for_now_is_written_a_little_later(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    url = filled([b"0"], [b"1"])
+    sink.answers = ["busy", "failed", "", "busy"]
+    waits: list[Waiting] = []
+    summary = ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST, on_wait=waits.append)
+    assert (summary.ranges, sink.ranges(), frontier(url)) == (2, [(0, 0), (1, 1)], 1)
+    assert [(each.error.code, each.attempts) for each in waits] == [
+        ("table_busy", 1),
+        ("indeterminate", 2),
+        ("table_busy", 1),
+    ]
+    assert backfill(spark, filled([b"0"]), FolderSink(sink.root.parent, "busy"), 0, 0, settings=KEEPING).ranges == 1
+
+
+def test_a_job_that_follows_waits_for_its_table_until_it_is_told_to_stop(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    url = filled([b"0"])
+    sink.answers = ["busy"] * 100
+    stop = threading.Event()
+    summary = follow(
+        spark, url, sink, stop=stop, settings=FAST, on_wait=lambda each: stop.set() if each.attempts == 2 else None
+    )
+    assert (summary.ranges, len(sink.commits), frontier(url)) == (0, 2, None)
+    sink.answers = []
+    assert ingest(spark, url, sink, settings=FAST).ranges == 1
 
 
 def test_a_second_job_on_the_same_group_is_fenced(spark: SparkSession, filled: Filled, sink: FolderSink):
@@ -216,9 +247,11 @@ def test_a_damaged_batch_is_named(spark: SparkSession, filled: Filled, sink: Fol
     data = bytearray(path.read_bytes())
     data[len(data) // 4] ^= 1
     path.write_bytes(data)
-    with pytest.raises(Corrupt, match="batch 1 ") as caught:
-        ingest(spark, url, sink, reader=reader, settings=FAST)
-    assert (caught.value.code, caught.value.detail["seq"]) == ("batch_damaged", 1)
+    for answer in ("", "doubtful"):
+        sink.answers = [answer]
+        with pytest.raises(Corrupt, match="batch 1 ") as caught:
+            ingest(spark, url, sink, reader=reader, settings=FAST)
+        assert (caught.value.code, caught.value.detail["seq"]) == ("batch_damaged", 1)
     assert (sink.ranges(), frontier(url)) == ([], None)
     asyncio.run(quarantine(url, 1, reason="flipped bits"))
     ingest(spark, url, sink, reader=reader, settings=FAST)

@@ -89,12 +89,12 @@ def test_all_mistakes_are_told_at_once_each_with_its_line(home: Path) -> None:
         .replace('kind = "parquet"', 'kind = "csv"')
     )
     assert mistakes(home, text) == [
-        "6: group must be str, got int",
+        "6: group must be a string, not a whole number",
         "10: malfromed is unknown here: malformed is meant?",
         "16: python: orders_steps has no no_such_function",
-        "19: keys must be array, got str",
+        "19: keys must be a list, not a string",
         "24: otherwise must be one of drop, fail, quarantine, not 'explode'",
-        "33: kind must be one of delta, iceberg, parquet, postgres, topic, not 'csv'",
+        "33: kind must be one of delta, iceberg, parquet, postgres, small_delta, small_iceberg, topic, not 'csv'",
     ]
 
 

@@ -77,7 +77,7 @@ class Journal:
         if create:
             return await create_buffer(self.patient, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
         raise NotFound(
-            "there is no buffer here: start a producer first, or pass create=True",
+            f"there is no buffer at {self.store.url}: check where it is, or let a producer make one",
             code="no_buffer",
             url=self.store.url,
         )

@@ -10,7 +10,8 @@ from tenure.cli.buffer import store_url
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document
-from tenure.cli.spark_options import Conf, Master, Remote, Where, session, spark_guarded, told
+from tenure.cli.spark_guard import guarded
+from tenure.cli.spark_options import Conf, Master, Remote, Where, session, told
 from tenure.cli.words import count, size
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def compact(
             console_for().print(_sentence(made), soft_wrap=True)
         return OK if made.summary.batches else EMPTY
 
-    raise typer.Exit(spark_guarded(work, as_json=as_json))
+    raise typer.Exit(guarded(work, as_json=as_json))
 
 
 def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:

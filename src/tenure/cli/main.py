@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from typer import Typer
 
-__all__ = ["DENIED", "EMPTY", "FAILED", "LATER", "LOST", "OK", "PROBLEM", "UNKNOWN", "USAGE", "main"]
+__all__ = ["DENIED", "EMPTY", "FAILED", "INTERRUPTED", "LATER", "LOST", "OK", "PROBLEM", "UNKNOWN", "USAGE", "main"]
 
 OK, PROBLEM, USAGE, FAILED = 0, 1, 2, 3
 EMPTY, LATER, DENIED, LOST, UNKNOWN = 4, 5, 6, 7, 8
-_INTERRUPTED = 130
+INTERRUPTED = 130
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
             sys.exit(_run_for_a_program(app))
         app(prog_name="tenure")
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not complain about it while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tenure.cli.options import AsJson
-from tenure.cli.spark_options import Conf, Master, Remote
+from tenure.cli.spark_options import Conf, Master, Remote, Where
 
 __all__ = ["pipeline"]
 
@@ -33,8 +33,8 @@ def _run(
     """Bring what the buffer holds through the pipeline into its table. Interrupt it, and it ends behind its range."""
     from tenure.cli import pipeline_run
 
-    spark = pipeline_run.Spark(master, remote, conf or [])
-    raise typer.Exit(pipeline_run.run(file, spark, once=once, as_json=as_json))
+    where = Where(master, remote, conf)
+    raise typer.Exit(pipeline_run.run(file, where, once=once, as_json=as_json))
 
 
 @pipeline.command("validate")
@@ -52,7 +52,7 @@ def _explain(
     """Say in words what the pipeline does, and show Spark's plan of a range without rows; nothing is read."""
     from tenure.cli import pipeline_run
 
-    raise typer.Exit(pipeline_run.explain(file, pipeline_run.Spark(master, remote, conf or []), as_json=as_json))
+    raise typer.Exit(pipeline_run.explain(file, Where(master, remote, conf), as_json=as_json))
 
 
 @pipeline.command("status")
@@ -79,5 +79,5 @@ def _backfill(
     """Replay batches that the buffer still keeps through the pipeline into a new table. No group moves."""
     from tenure.cli import pipeline_run
 
-    spark = pipeline_run.Spark(master, remote, conf or [])
-    raise typer.Exit(pipeline_run.backfill(file, spark, into=into, first=first, last=last, as_json=as_json))
+    where = Where(master, remote, conf)
+    raise typer.Exit(pipeline_run.backfill(file, where, into=into, first=first, last=last, as_json=as_json))

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from tenure.cli.main import OK
-from tenure.cli.pipeline_guard import guarded
 from tenure.cli.screen import Payload, console_for, document
+from tenure.cli.spark_guard import guarded
 from tenure.cli.words import age, clean, count, when
 
 __all__ = ["show_run", "status", "validate"]
@@ -79,8 +79,13 @@ def _show_status(console: Console, found: Payload) -> None:
     if run is None:
         say(console, "it has not run yet" if not found["started"] else "no run of it is noted")
         return
-    say(console, f"last run: {run['state']}, {when(run['started_ms'])} to {when(run['updated_ms'])}")
+    noted = "to" if run["state"] != "running" else "on, noted last"
+    say(console, f"last run: {run['state']}, {when(run['started_ms'])} {noted} {when(run['updated_ms'])}")
     show_run(console, run)
+    if run["waiting"]:
+        tried = count(run["waiting"]["attempts"], "attempt")
+        say(console, f"it waits, and tries again: {tried} since {when(run['waiting']['since_ms'])}")
+        say(console, f"because: {run['waiting']['message']}")
     if run["error"]:
         say(console, f"last error: {run['error']['message']}")
 

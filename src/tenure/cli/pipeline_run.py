@@ -3,80 +3,56 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.status import Status
 
-from tenure.cli.main import OK
-from tenure.cli.pipeline_guard import guarded
+from tenure.cli.main import INTERRUPTED, OK
 from tenure.cli.pipeline_look import say, show_run
-from tenure.cli.screen import Payload, console_for, document, escape, note
+from tenure.cli.screen import Payload, console_for, document, note
+from tenure.cli.spark_guard import guarded
+from tenure.cli.spark_options import Where, told
 from tenure.cli.words import clean, count
-from tenure.errors import Invalid
 
 if TYPE_CHECKING:
     from tenure.spark.pipeline.config import Pipeline
     from tenure.spark.pipeline.record import Run
     from tenure.spark.pipeline.running import RunOptions
 
-__all__ = ["Spark", "backfill", "explain", "run"]
+__all__ = ["backfill", "explain", "run"]
 
 
-class Spark(NamedTuple):
-    """Where Spark is, as the command line says it."""
-
-    master: str | None
-    remote: str | None
-    conf: list[str]
-
-    def options(self, *, once: bool | None = None) -> RunOptions:
-        """The same, checked. Raises Invalid."""
-        from tenure.spark.pipeline.running import RunOptions
-
-        if self.master is not None and self.remote is not None:
-            raise Invalid("--master and --remote exclude each other")
-        pairs = [text.partition("=") for text in self.conf]
-        for (key, equals, _), text in zip(pairs, self.conf, strict=True):
-            if not equals or not key.strip():
-                raise Invalid(f"--conf wants KEY=VALUE; got {clean(text)!r}")
-        conf = {key.strip(): value.strip() for key, _, value in pairs}
-        schedule: Any = None if once is None else "once" if once else "follow"
-        return RunOptions(master=self.master, remote=self.remote, conf=conf, schedule=schedule)
-
-
-def run(file: Path, spark: Spark, *, once: bool | None, as_json: bool) -> int:
+def run(file: Path, where: Where, *, once: bool | None, as_json: bool) -> int:
     """Run a pipeline and print what came of it; returns the exit code."""
 
     def work(pipeline: Pipeline, listening: _Listening) -> Run:
         from tenure.spark.pipeline.running import run_pipeline
 
-        return run_pipeline(pipeline, spark.options(once=once), **listening.hooks())
+        return run_pipeline(pipeline, _options(where, once=once), **listening.hooks())
 
     return _ran(file, work, as_json=as_json)
 
 
-def backfill(file: Path, spark: Spark, *, into: str, first: str, last: str, as_json: bool) -> int:
+def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_json: bool) -> int:
     """Replay batches into another table and print what came of it; returns the exit code."""
 
     def work(pipeline: Pipeline, listening: _Listening) -> Run:
         from tenure.spark.pipeline.running import backfill_pipeline
 
-        options = spark.options()
+        options = _options(where)
         return backfill_pipeline(pipeline, options, into=into, first=first, last=last, **listening.hooks())
 
     return _ran(file, work, as_json=as_json)
 
 
-def explain(file: Path, spark: Spark, *, as_json: bool) -> int:
+def explain(file: Path, where: Where, *, as_json: bool) -> int:
     """Print what a pipeline does, in words and as Spark plans it; returns the exit code."""
 
     def work() -> int:
-        found = _explained(file, spark)
+        found = _explained(file, where)
         if as_json:
             document(found)
             return OK
@@ -89,7 +65,14 @@ def explain(file: Path, spark: Spark, *, as_json: bool) -> int:
     return guarded(work, as_json=as_json)
 
 
-def _explained(file: Path, spark: Spark) -> Payload:
+def _options(where: Where, *, once: bool | None = None) -> RunOptions:
+    from tenure.spark.pipeline.running import RunOptions
+
+    schedule: Any = None if once is None else "once" if once else "follow"
+    return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
+
+
+def _explained(file: Path, where: Where) -> Payload:
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.outputs import Outputs
     from tenure.spark.pipeline.running import opened
@@ -98,7 +81,7 @@ def _explained(file: Path, spark: Spark) -> Payload:
 
     pipeline = read_pipeline(file)
     outputs = Outputs(pipeline)
-    session = opened(pipeline, outputs, spark.options())
+    session = opened(pipeline, outputs, _options(where))
     try:
         plan = plan_of(outputs.planned(empty_range(session)))
     finally:
@@ -113,14 +96,15 @@ def _ran(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bo
         from tenure.spark.pipeline import read_pipeline
 
         pipeline = read_pipeline(file)
-        with _Listening() as listening:
+        with told() as tell, _Listening(tell) as listening:
             done = work(pipeline, listening)
         payload: Payload = msgspec.to_builtins(done) | {"seconds": done.seconds, "entries_per_s": done.entries_per_s}
         if as_json:
             document(payload)
         else:
             _show(console_for(), pipeline, payload)
-        return OK
+        # A run that is to end by itself did not; one that follows ends no other way.
+        return INTERRUPTED if done.state == "stopped" and done.schedule in ("once", "backfill") else OK
 
     return guarded(whole, as_json=as_json)
 
@@ -134,25 +118,20 @@ def _show(console: Console, pipeline: Pipeline, run: Payload) -> None:
 
 
 class _Listening:
-    """The line that shows how far a run is, and the signals that end it behind the range under way."""
+    """Says how far a run is, and lets signals end it behind the range under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self._stop = threading.Event()
-        self._line: Status | None = None
+        self._tell = tell
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Listening:
-        if sys.stderr.isatty():
-            self._line = Status("starting Spark", console=Console(stderr=True))
-            self._line.start()
         self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._line is not None:
-            self._line.stop()
 
     def hooks(self) -> dict[str, Any]:
         """What a run tells us through."""
@@ -160,16 +139,13 @@ class _Listening:
 
     def _started(self, _session: object) -> None:
         self._listen()  # Spark has put a handler of its own in the place of ours
-        self._say("reading")
+        self._tell("reading")
 
     def _reached(self, run: Run, lag_batches: int) -> None:
         left = f", {count(lag_batches, 'batch', 'batches')} to come" if lag_batches else ""
         entries = count(run.figures.entries, "entry", "entries")
-        self._say(f"{count(run.ranges, 'range')}, {entries}, {run.entries_per_s:,.0f} a second{left}")
-
-    def _say(self, text: str) -> None:
-        if self._line is not None:
-            self._line.update(escape(text))
+        waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
+        self._tell(f"{count(run.ranges, 'range')}, {entries}, {run.entries_per_s:,.0f} a second{left}{clean(waits)}")
 
     def _listen(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

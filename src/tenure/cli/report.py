@@ -11,7 +11,8 @@ from rich.console import Console
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document, refuse, table
-from tenure.cli.spark_options import Conf, Master, Remote, Where, moment_ms, session, spark_guarded, told
+from tenure.cli.spark_guard import guarded
+from tenure.cli.spark_options import Conf, Master, Remote, Where, moment_ms, session, told
 from tenure.errors import NotFound
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def report(
             _show(console_for(), figures, out)
         return OK
 
-    raise typer.Exit(spark_guarded(work, as_json=as_json))
+    raise typer.Exit(guarded(work, as_json=as_json))
 
 
 def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:

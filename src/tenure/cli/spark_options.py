@@ -1,20 +1,18 @@
-"""What the commands that run Spark share: where it runs, and how its failures become one line."""
+"""What the commands that run Spark share: where it runs, and the line that says what is being done."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli.buffer_guard import guarded
-from tenure.cli.main import PROBLEM
-from tenure.cli.screen import console_for, escape, refuse
-from tenure.errors import Invalid, TenureError
+from tenure.cli.screen import console_for, escape
+from tenure.cli.words import clean
+from tenure.errors import Invalid
 from tenure.worker.durations import ms_of
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import Needs
 
-__all__ = ["Conf", "Master", "Remote", "Where", "moment_ms", "sentence_of", "session", "spark_guarded", "told"]
+__all__ = ["Conf", "Master", "Remote", "Where", "moment_ms", "session", "told"]
 
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs [local[*]]: spark://HOST:PORT, yarn, ….")
@@ -32,10 +30,6 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be given again.")
 ]
 
-_OF_SPARK: Final = ("pyspark", "py4j", "grpc")
-_CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_REASON_MAX: Final = 300
-
 
 class Where:
     """The options of a session, checked: ``conf`` are ``KEY=VALUE``. Raises BadParameter for anything else."""
@@ -43,11 +37,12 @@ class Where:
     def __init__(self, master: str | None, remote: str | None, conf: Sequence[str] | None) -> None:
         for pair in conf or ():
             if not pair.partition("=")[1] or not pair.partition("=")[0].strip():
-                raise typer.BadParameter(f"{pair!r} is no setting: write it as spark.key=value", param_hint="--conf")
+                message = f"{clean(pair)!r} is no setting: write it as spark.key=value"
+                raise typer.BadParameter(message, param_hint="--conf")
         if master is not None and remote is not None:
             raise typer.BadParameter("a session has a master or a remote, not both", param_hint="--remote")
         self.master, self.remote = master, remote
-        self.conf = {key.strip(): value for key, _, value in (pair.partition("=") for pair in conf or ())}
+        self.conf = {key.strip(): value.strip() for key, _, value in (pair.partition("=") for pair in conf or ())}
 
 
 @contextmanager
@@ -60,30 +55,6 @@ def session(name: str, where: Where, *, needs: Sequence[Needs] = ()) -> Iterator
         yield spark
     finally:
         spark.stop()
-
-
-def spark_guarded(work: Callable[[], int], *, as_json: bool) -> int:
-    """The exit code of a command that runs Spark, also where the job fails: then it says why in one line."""
-    try:
-        return guarded(work, as_json=as_json)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in (*_OF_SPARK, "pandas"):
-            raise
-        missing = Invalid("Spark needs its extra: pip install 'tenure[spark]'", code="no_spark")
-        return refuse(missing, PROBLEM, as_json=as_json)
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in _OF_SPARK:
-            raise
-        failed = TenureError(f"the Spark job failed: {sentence_of(error)}", code="spark_failed")
-        return refuse(failed, PROBLEM, as_json=as_json)
-
-
-def sentence_of(error: Exception) -> str:
-    """The innermost cause that an error of Spark names, or its first line."""
-    said = str(error)
-    causes = _CAUSE.findall(said)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:_REASON_MAX]
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tenure.buffer.inspect import buffer_id
@@ -18,6 +20,7 @@ from tenure.spark.mover import Done, Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName
 from tenure.spark.reader_settings import ReaderSettings
+from tenure.spark.retrying import RETRY_MS, OnWait, Retrying, Stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,18 +43,25 @@ def ingest(
     limits: Limits | None = None,
     settings: ReaderSettings | None = None,
     on_range: OnRange | None = None,
+    stop: threading.Event | None = None,
+    retry_ms: int = RETRY_MS,
+    on_wait: OnWait | None = None,
 ) -> Summary:
-    """Bring everything that the buffer holds for the group into the sink, range by range, and end.
+    """Bring everything that the buffer holds for the group into the sink, range by range, and end; or behind the range
+    under way once ``stop`` is set.
 
     ``transform`` gets a frame with the columns ``seq, index, ingestion_time, metadata, entry`` and gives the one that
-    is written. Raises LeaseLost (``fenced``) where a second job took the group over, Corrupt for a batch that is gone
-    or damaged, Conflict (``sink_behind``, ``sink_ahead``, ``sink_moved``) where table and group contradict, and what
-    the sink raises. Whatever it raises, the next run goes on behind what the table holds.
+    is written. What the table or the store refuses for now is repeated for ``retry_ms``, and ``on_wait`` told. Raises
+    LeaseLost (``fenced``) where a second job took the group over, Corrupt for a batch that is gone or damaged, Conflict
+    (``sink_behind``, ``sink_ahead``, ``sink_moved``) where table and group contradict, and what the sink raises.
+    Whatever it raises, the next run goes on behind what the table holds.
     """
     source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
     mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
-    with _opened(spark, buffer_url, sink, group=group, limits=limits, settings=settings) as plan:
-        _drain(plan, mover, stop=threading.Event())
+    retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
+    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    with suppress(Stopped), retrying(opening) as plan:
+        _drain(plan, mover, retrying)
     return mover.summary
 
 
@@ -68,15 +78,21 @@ def follow(
     limits: Limits | None = None,
     settings: ReaderSettings | None = None,
     on_range: OnRange | None = None,
+    on_wait: OnWait | None = None,
 ) -> Summary:
-    """As ``ingest``, and again every ``poll_ms`` until ``stop`` is set; the range under way is brought to its end."""
+    """As ``ingest``, and again every ``poll_ms`` until ``stop`` is set; the range under way is brought to its end.
+
+    What the table or the store refuses for now is repeated for as long as it takes, at most half a minute apart.
+    """
     if poll_ms < 1:
         raise Invalid(f"poll_ms must be at least 1, not {poll_ms}")
     source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
     mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
-    with _opened(spark, buffer_url, sink, group=group, limits=limits, settings=settings) as plan:
+    retrying = Retrying(within_ms=None, stop=stop, on_wait=on_wait)
+    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    with suppress(Stopped), retrying(opening) as plan:
         while not stop.is_set():
-            _drain(plan, mover, stop=stop)
+            _drain(plan, mover, retrying)
             stop.wait(poll_ms / 1000)
     return mover.summary
 
@@ -107,16 +123,16 @@ def _opened(
                 raise
 
 
-def _drain(plan: Plan, mover: Mover, *, stop: threading.Event) -> None:
+def _drain(plan: Plan, mover: Mover, retrying: Retrying) -> None:
     """Range after range until there is none, or until told to stop."""
     try:
-        while not stop.is_set():
+        while not retrying.stop.is_set():
             began_s = time.monotonic()
-            planned = plan.next()
+            planned = retrying(plan.next)
             if planned is None:
                 return
-            mover.write(planned)
-            plan.ack_through(planned.high)
+            retrying(partial(mover.write, planned))
+            retrying(partial(plan.ack_through, planned.high))
             mover.count(planned, began_s, plan.lag)
             log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)
     except LeaseLost as error:

@@ -82,8 +82,8 @@ class Mover:
         self.summary = Summary()
 
     def write(self, planned: Planned) -> None:
-        """Read, transform and write a range. Raises Corrupt for a batch that is gone or damaged, and what the sink
-        raises; Indeterminate only if the table, asked once more, does not hold it.
+        """Read, transform and write a range. Raises Corrupt for a batch that is gone or damaged, whatever the sink made
+        of it, and what the sink raises; Indeterminate only if the table, asked once more, does not hold it.
         """
         commit = planned.commit(self._sink)
         try:
@@ -91,10 +91,9 @@ class Mover:
             self._sink.write(frame if self._transform is None else self._transform(frame), commit)
         except Corrupt:
             raise
-        except Indeterminate:
-            if not self._holds(commit):
-                raise
         except Exception as error:
+            if isinstance(error, Indeterminate) and self._holds(commit):
+                return
             blamed = self._reader.blamed(error, planned)
             if blamed is None:
                 raise

@@ -6,8 +6,11 @@ again, and a new table gets all of it.
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,6 +25,7 @@ from tenure.spark.mover import Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Planned, fitting
 from tenure.spark.reader import RangeReader, ReaderName
 from tenure.spark.reader_settings import ReaderSettings
+from tenure.spark.retrying import RETRY_MS, OnWait, Retrying, Stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,30 +47,36 @@ def backfill(
     limits: Limits | None = None,
     settings: ReaderSettings | None = None,
     on_range: OnRange | None = None,
+    stop: threading.Event | None = None,
+    retry_ms: int = RETRY_MS,
+    on_wait: OnWait | None = None,
 ) -> Summary:
     """Bring the batches ``first`` to ``last``, both included, into the sink, but for those that its table holds.
 
     Each end is a sequence, or a time as ISO 8601 has it (UTC where it names no zone): from the first batch that has an
     entry at or after it, to the last that has one at or before. Give a table to one backfill at a time, and not to a
-    job of a group meanwhile. Raises Invalid (``range_gone``) where the buffer does not keep some of them, Conflict
-    (``sink_moved``) where a gap would be left behind what the table holds, and what ``ingest`` raises for batches and
-    sink.
+    job of a group meanwhile. ``stop``, ``retry_ms`` and ``on_wait`` are those of ``ingest``. Raises Invalid
+    (``range_gone``) where the buffer does not keep some of them, Conflict (``sink_moved``) where a gap would be left
+    behind what the table holds, and what ``ingest`` raises for batches and sink.
     """
     given = settings or ReaderSettings()
     source = RangeReader(spark, buffer_url, reader=reader, settings=given)
     mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
-    found = retained(buffer_url, first, last, settings=given.buffer)
-    if found is None:
-        return mover.summary
-    buffer, low, high = found
-    following = _behind(sink.last_committed(spark, buffer), low)
-    mover.summary = msgspec.structs.replace(mover.summary, passed_over=min(following, high + 1) - low)
-    while following <= high:
-        began_s = time.monotonic()
-        planned = _next(buffer_url, following, high, limits=limits or Limits(), settings=given.buffer)
-        mover.write(planned)
-        following = planned.high + 1
-        mover.count(planned, began_s, Lag(high - planned.high, 0))
+    retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
+    with suppress(Stopped):
+        found = retrying(partial(retained, buffer_url, first, last, settings=given.buffer))
+        if found is None:
+            return mover.summary
+        low, high = found.low, found.high
+        following = _behind(retrying(partial(sink.last_committed, spark, found.buffer)), low)
+        mover.summary = msgspec.structs.replace(mover.summary, passed_over=min(following, high + 1) - low)
+        planning = partial(_next, buffer_url, high=high, limits=limits or Limits(), settings=given.buffer)
+        while following <= high and not retrying.stop.is_set():
+            began_s = time.monotonic()
+            planned = retrying(partial(planning, following))
+            retrying(partial(mover.write, planned))
+            following = planned.high + 1
+            mover.count(planned, began_s, Lag(high - planned.high, 0))
     return mover.summary
 
 
@@ -109,7 +119,7 @@ async def _resolved(
     return None if lowest is None or highest < lowest else Retained(buffer, lowest, highest)
 
 
-def _next(url: str, low: int, high: int, *, limits: Limits, settings: BufferSettings) -> Planned:
+def _next(url: str, low: int, *, high: int, limits: Limits, settings: BufferSettings) -> Planned:
     """The next range of a replay."""
     end = min(high + 1, low + limits.batches_max)
     page = background().run(_listed(url, low, end, settings))

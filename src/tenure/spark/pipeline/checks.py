@@ -25,6 +25,17 @@ CODE: Final = "bad_pipeline"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NEEDED: Final = ("pipeline", "source", "sink")
 _EMPTY: Final[dict[str, dict[str, Any]]] = {"decode": {}, "schedule": {}}
+_KIND: Final = re.compile(r"`([^`]*)`")
+_KINDS: Final = {
+    "str": "a string",
+    "str | null": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+"""What msgspec calls them, and TOML."""
 _AT_LEAST_ONE: Final = ("entries_max", "bytes_max", "batches_max", "every_ms")
 
 
@@ -121,7 +132,8 @@ def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
     choices = sorted(choice for choice in get_args(kind) if isinstance(choice, str))
     if choices:
         return f"one of {', '.join(choices)}, not {value!r}"
-    return str(error).replace("`", "").removeprefix("Expected ").replace(" - at $", ", at ")
+    told = _KIND.sub(lambda found: _KINDS.get(found[1], found[1]), str(error).partition(" - at $")[0])
+    return told.removeprefix("Expected ").replace(", got ", ", not ")
 
 
 def _check_names(pipeline: Pipeline) -> Iterator[Problem]:

@@ -89,9 +89,11 @@ class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkTable(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Literal["parquet", "delta", "iceberg", "postgres", "topic"]
+    kind: Literal["parquet", "delta", "iceberg", "postgres", "topic", "small_delta", "small_iceberg"]
     path: str | None = None
     table: str | None = None
+    warehouse: str | None = None
+    """A directory with an Iceberg catalog of its own."""
     url: str | None = None
     url_env: str | None = None
     """The environment variable that holds the URL, for one with a secret in it."""

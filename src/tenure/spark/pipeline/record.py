@@ -12,9 +12,18 @@ from tenure.buffer.store import ObjectMissing, open_store
 from tenure.errors import TenureError
 from tenure.spark.pipeline.outputs import Figures
 
-__all__ = ["Run", "last_run", "note_run"]
+__all__ = ["Run", "Trouble", "last_run", "note_run"]
 
 _RECORD_BYTES_MAX: Final = 1 << 20
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run waits for: the table or the store refuses for now, and is asked again."""
+
+    code: str
+    message: str
+    since_ms: int
+    attempts: int
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -33,6 +42,10 @@ class Run(msgspec.Struct, kw_only=True):
     high: int | None = None
     figures: Figures = msgspec.field(default_factory=Figures)
     error: dict[str, Any] | None = None
+    waiting: Trouble | None = None
+    """None while all is well."""
+    retries: int = 0
+    """Calls that were repeated so far."""
 
     @property
     def seconds(self) -> float:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from tenure.buffer.inspect import buffer_id
+from tenure.buffer.loop import background
 from tenure.clock import SystemClock
 from tenure.errors import Conflict, Invalid, TenureError
 from tenure.spark.ingesting import follow, ingest
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs
-from tenure.spark.pipeline.record import Run, note_run
+from tenure.spark.pipeline.record import Run, Trouble, note_run
 from tenure.spark.pipeline.stages import empty_range
 from tenure.spark.pipeline.tables import place_of
 from tenure.spark.plan import Limits
 from tenure.spark.replaying import backfill
+from tenure.spark.retrying import Waiting
 from tenure.spark.session import open_session, spark_version
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["OnRun", "RunOptions", "backfill_pipeline", "opened", "run_pipeline"]
 
 OnRun = Callable[[Run, int], None]
-"""Told of a run after every range, with the number of batches that are still to come."""
+"""Told of a run after every range and whenever it waits, with the number of batches that are still to come."""
 
 _NOTE_EVERY_MS: Final = 5_000
 _REASON_MAX: Final = 400
@@ -43,42 +46,45 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Literal["once", "follow", "streaming"] | None = None
 
 
-class _Stopped(Exception):
-    """Somebody asked for an end, and the range under way is done."""
-
-
 class _Running:
-    """One run on its way: counts ranges, tells of them, notes them now and then, and stops between two."""
+    """One run on its way: counts ranges, tells of them and of what it waits for, and notes that now and then."""
 
-    def __init__(self, pipeline: Pipeline, run: Run, outputs: Outputs, *, stop: threading.Event, tell: OnRun) -> None:
+    def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
         self._clock = SystemClock()
-        self._url, self._stop, self._tell = pipeline.buffer_url, stop, tell
-        self.run, self._outputs = run, outputs
-        run.figures = outputs.figures
-        run.started_ms = run.updated_ms = self._clock.wall_ms()
-        note_run(self._url, run)
-        self._noted_ms = run.started_ms
-
-    def on_range(self, done: Done) -> None:
-        """Count a range, and end the run behind it where that was asked for."""
-        self.count(done)
-        if self._stop.is_set():
-            raise _Stopped
+        self._url, self._tell = pipeline.buffer_url, tell
+        self.run = run
+        self._lag_batches = 0
+        run.started_ms = self._clock.wall_ms()
+        self._note()
 
     def count(self, done: Done) -> None:
+        """A range is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
+        cleared, run.waiting = run.waiting is not None, None
         run.updated_ms = self._clock.wall_ms()
-        self._tell(run, done.lag.batches)
-        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
-            note_run(self._url, run)
-            self._noted_ms = run.updated_ms
+        self._lag_batches = done.lag.batches
+        self._tell(run, self._lag_batches)
+        if cleared or run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
+            self._note()
+
+    def wait(self, waiting: Waiting) -> None:
+        """The table or the store refuses for now."""
+        run, error, now_ms = self.run, waiting.error, self._clock.wall_ms()
+        since_ms = now_ms if run.waiting is None or waiting.attempts == 1 else run.waiting.since_ms
+        run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
+        run.retries += 1
+        self._tell(run, self._lag_batches)
+        self._note()
 
     def end(self, state: str, error: TenureError | None = None) -> None:
-        self.run.state = state
+        self.run.state, self.run.waiting = state, None
         if error is not None:
             self.run.error = {"code": error.code, "message": error.message}
-        self.run.updated_ms = self._clock.wall_ms()
+        self._note()
+
+    def _note(self) -> None:
+        self.run.updated_ms = self._noted_ms = self._clock.wall_ms()
         note_run(self._url, self.run)
 
 
@@ -120,17 +126,18 @@ def run_pipeline(
             "group": pipeline.source.group,
             "reader": pipeline.source.reader,
             "limits": _limits(pipeline),
-            "on_range": running.on_range,
+            "on_range": running.count,
+            "stop": stop,
+            "on_wait": running.wait,
         }
         if schedule == "once":
             ingest(session, pipeline.buffer_url, outputs, **common)
         elif schedule == "follow":
-            poll_ms = pipeline.schedule.every_ms
-            follow(session, pipeline.buffer_url, outputs, stop=stop, poll_ms=poll_ms, **common)
+            follow(session, pipeline.buffer_url, outputs, poll_ms=pipeline.schedule.every_ms, **common)
         else:
             from tenure.spark.pipeline.streamed import stream
 
-            stream(session, pipeline, outputs, stop=stop, on_range=running.count)
+            stream(session, pipeline, outputs, stop=stop, on_range=running.count, on_wait=running.wait)
 
     return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
 
@@ -154,6 +161,7 @@ def backfill_pipeline(
     if into in (pipeline.sink.path, pipeline.sink.table, pipeline.sink.topic):
         raise Invalid(f"{into} is the pipeline's own table, which holds these batches: name a new one", code="bad_into")
     outputs = Outputs(pipeline, into=into)
+    stop = stop or threading.Event()
     run = Run(pipeline=f"{pipeline.name}.backfill", schedule="backfill", into=place_of(pipeline, into))
 
     def work(session: SparkSession, running: _Running) -> None:
@@ -165,10 +173,11 @@ def backfill_pipeline(
             last,
             reader=pipeline.source.reader,
             limits=_limits(pipeline),
-            on_range=running.on_range,
+            on_range=running.count,
+            stop=stop,
+            on_wait=running.wait,
         )
 
-    stop = stop or threading.Event()
     return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
 
 
@@ -184,8 +193,12 @@ def _guarded(
     on_start: Callable[[SparkSession], None],
     on_range: OnRun,
 ) -> Run:
-    """The run from the session to its note, whatever comes of it."""
-    with _noted(pipeline, outputs, run, stop=stop, tell=on_range) as running:
+    """The run from the session to its note, whatever comes of it. Raises NotFound (``no_buffer``) before it starts: a
+    note alone would look like something else to the producer that makes the buffer.
+    """
+    background().run(buffer_id(pipeline.buffer_url))
+    run.figures = outputs.figures
+    with _noted(pipeline, run, stop=stop, tell=on_range) as running:
         session = spark or opened(pipeline, outputs, options)
         try:
             outputs.planned(empty_range(session))
@@ -198,12 +211,10 @@ def _guarded(
 
 
 @contextmanager
-def _noted(pipeline: Pipeline, outputs: Outputs, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[_Running]:
-    running = _Running(pipeline, run, outputs, stop=stop, tell=tell)
+def _noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[_Running]:
+    running = _Running(pipeline, run, tell=tell)
     try:
         yield running
-    except _Stopped:
-        running.end("stopped")
     except TenureError as error:
         running.end("failed", error)
         raise

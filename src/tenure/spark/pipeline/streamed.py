@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tenure.buffer.lag import Lag
@@ -14,10 +15,11 @@ from tenure.spark.mover import Done, OnRange, Summary
 from tenure.spark.pipeline.config import Pipeline, url_of
 from tenure.spark.pipeline.outputs import Outputs
 from tenure.spark.plan import Planned
+from tenure.spark.retrying import OnWait, Retrying, Stopped
 from tenure.spark.streaming import write_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["stream"]
@@ -26,11 +28,36 @@ _LOOK_EVERY_S: Final = 0.2
 _IDLE_WITHIN_S: Final = 60
 
 
+class _Kept:
+    """The outputs as the sink of a query: what they refuse for now is repeated, and what they raise is kept, for Spark
+    hands on its text alone.
+    """
+
+    def __init__(self, outputs: Outputs, retrying: Retrying) -> None:
+        self.name, self.schema_version = outputs.name, outputs.schema_version
+        self.needs, self.last_committed = outputs.needs, outputs.last_committed
+        self.raised: Exception | None = None
+        self._outputs, self._retrying = outputs, retrying
+
+    def write(self, frame: DataFrame, commit: Commit) -> None:
+        try:
+            self._retrying(partial(self._outputs.write, frame, commit))
+        except Exception as error:
+            self.raised = error
+            raise
+
+
 def stream(
-    spark: SparkSession, pipeline: Pipeline, outputs: Outputs, *, stop: threading.Event, on_range: OnRange
+    spark: SparkSession,
+    pipeline: Pipeline,
+    outputs: Outputs,
+    *,
+    stop: threading.Event,
+    on_range: OnRange,
+    on_wait: OnWait,
 ) -> None:
     """Run until ``stop`` is set, and end between two micro-batches. Raises Invalid (``spark_too_old``) below Spark 4.2,
-    and what the query failed with.
+    what the tables raise, and what else the query failed with.
     """
     need_streams(spark)
     register(spark)
@@ -45,17 +72,18 @@ def stream(
         .load()
     )
     outputs.on_write = _teller(on_range)
+    sink = _Kept(outputs, Retrying(within_ms=None, stop=stop, on_wait=on_wait))
     query = write_stream(
         frame,
-        outputs,
+        sink,
         checkpoint=url_of(schedule.checkpoint, pipeline.file),
         trigger={"processingTime": f"{schedule.every_ms} milliseconds"},
     )
     while query.isActive and not stop.wait(_LOOK_EVERY_S):
         pass
     _stop_when_idle(query)
-    error = query.exception()
-    if error is not None:
+    error = sink.raised or query.exception()
+    if error is not None and not isinstance(error, Stopped):
         raise error
 
 

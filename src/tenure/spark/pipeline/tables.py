@@ -23,13 +23,17 @@ _NEEDED: Final = {
     "iceberg": ("table",),
     "postgres": ("url", "table"),
     "topic": ("url", "topic", "staging"),
+    "small_delta": ("path",),
+    "small_iceberg": ("table",),
 }
 _ALLOWED: Final = {
     "parquet": ("partition_by",),
     "delta": ("path", "table", "partition_by", "mode", "keys", "delete_when"),
-    "iceberg": ("partition_by", "mode", "keys", "delete_when"),
+    "iceberg": ("warehouse", "partition_by", "mode", "keys", "delete_when"),
     "postgres": ("url_env",),
     "topic": ("url_env", "select"),
+    "small_delta": ("partition_by",),
+    "small_iceberg": ("warehouse", "partition_by"),
 }
 _ALWAYS: Final = ("kind", "options")
 
@@ -113,19 +117,35 @@ def _delta(pipeline: Pipeline, into: str | None) -> SparkSink:
     from tenure.spark.sinks.delta import DeltaSink
 
     sink = pipeline.sink
-    where = into or sink.path
-    named = _merging(sink, partition_by=sink.partition_by)
-    if sink.path is None:
-        return _made(DeltaSink, pipeline, into or sink.table, **named)
-    assert where is not None
-    return _made(DeltaSink, pipeline, _where(pipeline, where), **named)
+    where = into or sink.table if sink.path is None else _where(pipeline, into or sink.path)
+    return _made(DeltaSink, pipeline, where, partition_by=sink.partition_by, **_merging(sink))
+
+
+def _small_delta(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.small_delta import SmallDelta
+
+    sink = pipeline.sink
+    assert sink.path is not None
+    return _made(SmallDelta, pipeline, _where(pipeline, into or sink.path), partition_by=sink.partition_by)
 
 
 def _iceberg(pipeline: Pipeline, into: str | None) -> SparkSink:
     from tenure.spark.sinks.iceberg import IcebergSink
 
+    named = _in_iceberg(pipeline) | _merging(pipeline.sink)
+    return _made(IcebergSink, pipeline, into or pipeline.sink.table, **named)
+
+
+def _small_iceberg(pipeline: Pipeline, into: str | None) -> SparkSink:
+    from tenure.spark.sinks.small_iceberg import SmallIceberg
+
+    return _made(SmallIceberg, pipeline, into or pipeline.sink.table, **_in_iceberg(pipeline))
+
+
+def _in_iceberg(pipeline: Pipeline) -> dict[str, Any]:
     sink = pipeline.sink
-    return _made(IcebergSink, pipeline, into or sink.table, **_merging(sink, partition_by=sink.partition_by))
+    warehouse = None if sink.warehouse is None else _where(pipeline, sink.warehouse)
+    return {"partition_by": sink.partition_by, "warehouse": warehouse}
 
 
 def _postgres(pipeline: Pipeline, into: str | None) -> SparkSink:
@@ -134,8 +154,8 @@ def _postgres(pipeline: Pipeline, into: str | None) -> SparkSink:
     return _made(PostgresSink, pipeline, _url(pipeline.sink), into or pipeline.sink.table)
 
 
-def _merging(sink: SinkTable, **named: Any) -> dict[str, Any]:
-    return named | ({"merge_keys": sink.keys, "delete_when": sink.delete_when} if sink.mode == "merge" else {})
+def _merging(sink: SinkTable) -> dict[str, Any]:
+    return {"merge_keys": sink.keys, "delete_when": sink.delete_when} if sink.mode == "merge" else {}
 
 
 def _url(sink: SinkTable) -> str:
@@ -168,4 +188,6 @@ _MAKERS: Final[dict[str, Callable[[Pipeline, str | None], SparkSink]]] = {
     "iceberg": _iceberg,
     "postgres": _postgres,
     "topic": _topic,
+    "small_delta": _small_delta,
+    "small_iceberg": _small_iceberg,
 }

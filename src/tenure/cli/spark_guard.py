@@ -1,0 +1,55 @@
+"""What may stand in the way of a command that runs Spark: one line each, and more for a file with more mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from tenure.cli.main import PROBLEM, USAGE
+from tenure.cli.remote import exit_code
+from tenure.cli.screen import note, refuse
+from tenure.errors import Invalid, TenureError
+
+__all__ = ["guarded", "sentence_of"]
+
+_EXTRAS: Final = {
+    **dict.fromkeys(("pyspark", "pandas", "py4j", "pyarrow", "obstore"), "spark"),
+    **{"grpc": "connect", "psycopg": "postgres", "deltalake": "delta", "pyiceberg": "iceberg"},
+}
+_OF_SPARK: Final = ("pyspark", "py4j", "grpc")
+_CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+_REASON_MAX: Final = 300
+
+
+def guarded(work: Callable[[], int], *, as_json: bool) -> int:
+    """The exit code of a command, also where an extra is not installed, a file is full of mistakes, or a job fails."""
+    try:
+        return work()
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        missing = Invalid(f"{error.name} is not installed: pip install 'tenure[{extra}]'", code="no_spark")
+        return refuse(missing, USAGE, as_json=as_json)
+    except Invalid as error:
+        if as_json or "problems" not in error.detail:
+            return refuse(error, USAGE, as_json=as_json)
+        for line in error.message.splitlines():
+            note(line)
+        return USAGE
+    except (TenureError, OSError) as error:
+        return refuse(error, exit_code(error), as_json=as_json)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _OF_SPARK:
+            raise
+        failed = TenureError(f"the Spark job failed: {sentence_of(error)}", code="spark_failed")
+        return refuse(failed, PROBLEM, as_json=as_json)
+
+
+def sentence_of(error: Exception) -> str:
+    """The innermost cause that an error of Spark names, or its first line."""
+    said = str(error)
+    causes = _CAUSE.findall(said)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:_REASON_MAX]

@@ -1,0 +1,101 @@
+"""Repeating what a table or a store refuses for now: with waits that grow up to a bound, and only what may be repeated.
+
+A range keeps its identity, so asking, writing and acknowledging it may all be repeated: a table that holds it stores
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from tenure.clock import Clock, SystemClock
+from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
+
+__all__ = ["RETRY_MS", "OnWait", "Retrying", "Stopped", "Waiting"]
+
+log = logging.getLogger("tenure.spark")
+
+T = TypeVar("T")
+
+RETRY_MS: Final = 60_000
+"""How long a job that is to end repeats one call before it gives up."""
+_FIRST_WAIT_MS: Final = 250
+_LONGEST_WAIT_MS: Final = 30_000
+_NOT_NOW: Final = (Overloaded, Indeterminate, Closed)
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A call that was refused for now: why, how often so far, and in how long it is repeated."""
+
+    error: TenureError
+    attempts: int
+    wait_ms: int
+
+
+OnWait = Callable[[Waiting], None]
+
+
+class Stopped(Exception):
+    """Somebody asked for an end while a call waited to be repeated."""
+
+
+class Retrying:
+    """Repeats a call for ``within_ms``, or for as long as it takes where that is None; ``stop`` ends the wait."""
+
+    def __init__(
+        self,
+        *,
+        within_ms: int | None,
+        stop: threading.Event,
+        on_wait: OnWait | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.stop = stop
+        self._within_ms = within_ms
+        self._on_wait = on_wait
+        self._clock = clock or SystemClock()
+        self._dice = random.Random()
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """What the call gives. Raises what may not be repeated at once, what is still refused when the time is up with
+        what to do next, and Stopped.
+        """
+        began_ms, attempts = self._clock.boot_ms(), 0
+        while True:
+            try:
+                return call()
+            except _NOT_NOW as error:
+                attempts += 1
+                self._wait(error, attempts, self._clock.boot_ms() - began_ms)
+
+    def _wait(self, error: TenureError, attempts: int, spent_ms: int) -> None:
+        """Half of a time that doubles with each attempt, and a random part of the other half."""
+        ceiling_ms = min(_LONGEST_WAIT_MS, _FIRST_WAIT_MS * 2 ** min(attempts - 1, 20))
+        wait_ms = int(self._dice.uniform(ceiling_ms / 2, ceiling_ms))
+        if self._within_ms is not None:
+            if spent_ms >= self._within_ms:
+                _give_up(error, attempts, spent_ms)
+            wait_ms = min(wait_ms, self._within_ms - spent_ms)
+        log.info("attempt %s was refused, the next is in %s ms: %s", attempts, wait_ms, error)
+        if self._on_wait is not None:
+            self._on_wait(Waiting(error, attempts, wait_ms))
+        if self.stop.wait(wait_ms / 1000):
+            raise Stopped from error
+
+
+def _give_up(error: TenureError, attempts: int, spent_ms: int) -> NoReturn:
+    if attempts == 1:  # nobody wanted to wait
+        raise error
+    again = type(error)(
+        f"{error.message} ({attempts} attempts in {spent_ms / 1000:.0f} s). See that it is back, and run again: the "
+        "next run goes on behind what the table holds",
+        code=error.code,
+    )
+    again.detail = error.detail
+    raise again from error
