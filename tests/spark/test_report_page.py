@@ -96,6 +96,7 @@ def hostile() -> Figures:
     """Every text that comes from outside is an attack."""
     return figures(
         source=HOSTILE,
+        only=(HOSTILE,),
         queues=[queue(HOSTILE)],
         idle=[queue(HOSTILE, claimed=0)],
         idle_count=1,
@@ -214,3 +215,11 @@ def test_plots_of_nothing_and_of_one_point_are_drawn() -> None:
         assert "<svg" in drawn
         assert "<svg" in plot.histogram(values, ["x"] * len(values), colour="acked", unit="jobs")
     assert "<dl" in plot.bars([])
+
+
+def test_a_report_on_some_queues_says_at_its_head_which() -> None:
+    head = page(figures(only=("mail", "thumbnails"))).partition("</header>")[0]
+    assert ". Only mail, thumbnails</p>" in head
+    many = page(figures(only=tuple(f"queue-{number}" for number in range(12)))).partition("</header>")[0]
+    assert "queue-9 and 2 more" in many
+    assert "Only" not in page(figures()).partition("</header>")[0]

@@ -54,7 +54,7 @@ class _Top(Generic[Row]):
         self.rows = heapq.nsmallest(rows_max, counted(), key=key)
 
 
-def collected(tables: Path, *, source: str, step_ms: int, malformed: int) -> Figures:
+def collected(tables: Path, *, source: str, only: tuple[str, ...], step_ms: int, malformed: int) -> Figures:
     """What the page shows. Raises Invalid (``report_out``) where Spark wrote the tables to another machine."""
     if not (tables / "queues").is_dir():
         raise Invalid(
@@ -84,6 +84,7 @@ def collected(tables: Path, *, source: str, step_ms: int, malformed: int) -> Fig
 
     return Figures(
         source=source,
+        only=only,
         made_ms=time.time_ns() // 1_000_000,
         step_ms=step_ms,
         malformed=malformed,

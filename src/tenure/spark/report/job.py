@@ -82,7 +82,9 @@ def make_report(
         for name, table in TABLES.items():
             told(f"working out {name}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
-    figures = collected(out / "tables", source=source.url, step_ms=step_ms, malformed=malformed)
+    figures = collected(
+        out / "tables", source=source.url, only=scope.queues if scope else (), step_ms=step_ms, malformed=malformed
+    )
     (out / PAGE).write_text(page(figures), encoding="utf-8")
     return figures
 

@@ -162,6 +162,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     source: str
+    only: tuple[str, ...] = ()
+    """The queues that were asked for; empty for all."""
     made_ms: int
     step_ms: int
     malformed: int

@@ -14,6 +14,7 @@ from tenure.spark.report.units import amount, duration, moment, share, shortened
 __all__ = ["page"]
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_QUEUES_NAMED_MAX: Final = 10
 _LEVELS: Final = {"bad": "Look here.", "warn": "Note.", "good": "All well.", "info": "By the way."}
 
 
@@ -42,7 +43,10 @@ def page(figures: Figures) -> str:
 
 def _span(figures: Figures) -> str:
     first_ms, last_ms = figures.all.first_ms, figures.all.last_ms
-    return f"{moment(first_ms)} to {moment(last_ms)} UTC, {duration(last_ms - first_ms)}"
+    named = [shortened(queue) for queue in figures.only[:_QUEUES_NAMED_MAX]]
+    more = f" and {len(figures.only) - len(named):,} more" if len(figures.only) > len(named) else ""
+    only = f". Only {', '.join(named)}{more}" if named else ""
+    return f"{moment(first_ms)} to {moment(last_ms)} UTC, {duration(last_ms - first_ms)}{only}"
 
 
 def _warnings(figures: Figures) -> list[Finding]:
