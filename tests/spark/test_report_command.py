@@ -62,14 +62,16 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_there_and_what_is_no_buffer_are_problems_in_one_line(tmp_path: Path) -> None:
-    for arguments in (
-        ("report", tmp_path / "nowhere"),
-        ("report", tmp_path),
-        ("compact", tmp_path / "nowhere", tmp_path / "table"),
+    nowhere = tmp_path / "nowhere"
+    for told, *arguments in (
+        (f"{nowhere} is not there: name a buffer or a table", "report", nowhere),
+        (f"{tmp_path} ", "report", tmp_path),
+        (f"there is no buffer at {nowhere.as_uri()}: check where it is", "compact", nowhere, tmp_path / "table"),
     ):
         result = run(*arguments)
         assert result.exit_code == PROBLEM, arguments
         assert len(result.output.splitlines()) == 1, arguments
+        assert result.output.startswith(f"tenure: {told}"), result.output
 
 
 def test_a_buffer_without_events_is_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 from tenure.buffer import Producer, stat
 from tenure.errors import Invalid, NotFound
 from tenure.export.rows import Exported, gap
-from tenure.spark.compacting import compact
+from tenure.spark.compacting import Compacted, compact
+from tenure.spark.plan import Limits
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
 from tenure.spark.report.parsing import parsed_entries
@@ -25,6 +26,8 @@ from tenure.spark.report.tables import ACCURACY, TABLES
 from tenure.spark.sinks.file_table import files
 from tenure.testing import ManualClock
 from tests.buffer.support import QUICK
+from tests.spark.conftest import Filled
+from tests.spark.crash_driver import Died, acting_before, die
 from tests.spark.report_history import QUEUES, Counts, entries_of, random_history
 
 if TYPE_CHECKING:
@@ -269,6 +272,24 @@ def test_compacting_makes_few_large_files_by_day_with_each_entry_once(spark: Spa
     assert max(sizes) < 1.5 * (1 << 20)
     again = compact(spark, url, home, file_bytes=1 << 20)
     assert (again.summary.batches, again.files, again.files_bytes) == (0, 0, 0)
+
+
+def test_compacting_that_died_in_the_middle_goes_on_with_each_entry_once(
+    spark: SparkSession, filled: Filled, tmp_path: Path
+) -> None:
+    url, home = filled(*([b"%d" % number] for number in range(6))), tmp_path / "table"
+
+    def compacted() -> Compacted:
+        return compact(spark, url, home, limits=Limits(batches_max=2))
+
+    for call in ("tenure.spark.sinks.file_log:FileLog.append", "tenure.spark.plan:Plan.ack_through"):
+        with acting_before(call, die), pytest.raises(Died):
+            compacted()
+    done = compacted()
+    assert (done.summary.low, done.summary.high, done.files) == (2, 5, 2)
+    rows = spark.read.parquet(home.as_uri()).orderBy("seq").collect()
+    assert [bytes(row["entry"]) for row in rows] == [b"%d" % number for number in range(6)]
+    assert len(list(home.rglob("*.parquet"))) == 3, "nothing is left of the attempts that died"
 
 
 def test_what_is_no_source_is_refused_before_spark_is_asked(tmp_path: Path) -> None:

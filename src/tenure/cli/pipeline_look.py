@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -10,6 +11,10 @@ from tenure.cli.main import OK
 from tenure.cli.screen import Payload, console_for, document
 from tenure.cli.spark_guard import guarded
 from tenure.cli.words import age, clean, count, when
+
+if TYPE_CHECKING:
+    from tenure.spark.pipeline.config import Pipeline
+    from tenure.spark.pipeline.record import Run
 
 __all__ = ["show_run", "status", "validate"]
 
@@ -45,36 +50,57 @@ def status(file: Path, *, as_json: bool) -> int:
 
 
 def _standing(file: Path) -> Payload:
-    import asyncio
-
     import msgspec
 
-    from tenure.buffer import stat
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.record import last_run
 
     pipeline = read_pipeline(file)
+    run = last_run(pipeline.notes_url, pipeline.name)
+    found = {"pipeline": pipeline.name} | (
+        _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, run)
+    )
+    rates = {} if run is None else {"seconds": run.seconds, "entries_per_s": run.entries_per_s}
+    return found | {"last_run": None if run is None else msgspec.to_builtins(run) | rates}
+
+
+def _of_buffer(pipeline: Pipeline) -> Payload:
+    import asyncio
+
+    from tenure.buffer import stat
+
     buffer = asyncio.run(stat(pipeline.buffer_url))
     group = next((one for one in buffer.groups if one.group == pipeline.source.group), None)
-    run = last_run(pipeline.buffer_url, pipeline.name)
     return {
-        "pipeline": pipeline.name,
         "buffer": buffer.url,
         "group": pipeline.source.group,
         "started": group is not None and bool(group.consumer),
         "last_acked": None if group is None else group.last_acked,
         "lag_batches": buffer.next_seq if group is None else group.lag_batches,
         "lag_ms": None if group is None else group.lag_ms,
-        "last_run": None
-        if run is None
-        else msgspec.to_builtins(run) | {"seconds": run.seconds, "entries_per_s": run.entries_per_s},
+    }
+
+
+def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
+    from tenure.spark.pipeline.topics import lag_records
+
+    last = None if run is None else run.high
+    return {
+        "topic": pipeline.source.topic,
+        "url": pipeline.source.url,
+        "started": run is not None,
+        "lag_records": lag_records(pipeline, last),
     }
 
 
 def _show_status(console: Console, found: Payload) -> None:
-    behind = count(found["lag_batches"], "batch", "batches")
-    waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
-    say(console, f"{found['pipeline']}: group {found['group']} of {found['buffer']} is {behind} behind{waits}")
+    if "topic" in found:
+        behind = count(found["lag_records"], "record")
+        say(console, f"{found['pipeline']}: topic {found['topic']} of {found['url']} is {behind} ahead of the table")
+    else:
+        behind = count(found["lag_batches"], "batch", "batches")
+        waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
+        say(console, f"{found['pipeline']}: group {found['group']} of {found['buffer']} is {behind} behind{waits}")
     run = found["last_run"]
     if run is None:
         say(console, "it has not run yet" if not found["started"] else "no run of it is noted")
@@ -96,7 +122,8 @@ def show_run(console: Console, run: Payload) -> None:
     if run["high"] is None:
         say(console, "nothing was written")
         return
-    batches = f"{count(run['batches'], 'batch', 'batches')} ({run['low']} to {run['high']})"
+    what = ("record",) if run["source"].startswith("topic ") else ("batch", "batches")
+    batches = f"{count(run['batches'], *what)} ({run['low']} to {run['high']})"
     ranges = count(run["ranges"], "range")
     say(console, f"{ranges}, {batches}, {count(figures['entries'], 'entry', 'entries')} in {run['seconds']:.1f} s")
     parts = [f"{count(figures['rows'], 'row')} written to {run['into']}"]

@@ -38,7 +38,6 @@ _FILE_BYTES: Final = 128 << 20
 _FILE_BYTES_MIN: Final = 1 << 20
 _FILES_MAX: Final = 64
 """Files of one range: each is a branch of an expression, and a range's rows are shuffled at once."""
-_CODEC: Final = "spark.sql.parquet.compression.codec"
 _PARTS: Final = {
     "day": "CAST(date_add(DATE'1970-01-01', CAST(floor(unix_millis(ingestion_time) / 86400000) AS INT)) AS STRING)",
     "hour": "lpad(CAST(pmod(floor(unix_millis(ingestion_time) / 3600000), 24) AS STRING), 2, '0')",
@@ -74,7 +73,7 @@ class CompactTable:
         self.name = name
         self._buffer_url = buffer_url
         self._by, self._file_bytes = by, file_bytes
-        self._table = FileTable(where, name=name, partition_by=(by,))
+        self._table = FileTable(where, name=name, partition_by=(by,), compression="zstd")
         self._place = Place(where)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
@@ -120,15 +119,7 @@ def compact(
         batches_max=16_384,
     )
     before = table.sizes()
-    codec = spark.conf.get(_CODEC, None)
-    spark.conf.set(_CODEC, "zstd")
-    try:
-        summary = ingest(spark, buffer_url, table, group=group, reader=reader, limits=limits, on_range=on_range)
-    finally:
-        if codec is None:
-            spark.conf.unset(_CODEC)
-        else:
-            spark.conf.set(_CODEC, codec)
+    summary = ingest(spark, buffer_url, table, group=group, reader=reader, limits=limits, on_range=on_range)
     after = table.sizes()
     return Compacted(summary, len(after) - len(before), sum(after) - sum(before))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,7 +21,9 @@ from tenure.buffer.loop import background
 from tenure.buffer.store import ObjectMissing, open_store
 from tenure.errors import Corrupt, Invalid, NotFound
 
-__all__ = ["Offset", "StreamRange", "checkpoint_store_url", "offsets_of", "parse_offsets"]
+__all__ = ["Offset", "StreamRange", "checkpoint_store_url", "offsets_of", "parse_offsets", "seq_of"]
+
+T = TypeVar("T")
 
 _OFFSETS_BYTES_MAX = 4 << 20
 _FORMATS = ("v1", "v2")
@@ -66,43 +69,59 @@ def offsets_of(checkpoint: str, batch_id: int) -> StreamRange | None:
     micro-batch, Invalid for other URLs and for a query that reads several buffers, Corrupt for files that are not
     Spark's.
     """
-    store = open_store(checkpoint_store_url(checkpoint))
-
-    def read(number: int) -> Offset | None:
-        data = background().run(store.get(f"offsets/{number}", limit_bytes=_OFFSETS_BYTES_MAX))
-        return parse_offsets(data)
-
-    try:
-        offset = read(batch_id)
-    except ObjectMissing:
-        raise NotFound(f"{checkpoint} has no micro-batch {batch_id}", code="batch_unplanned") from None
+    data = _logged(checkpoint, batch_id)
+    if data is None:
+        raise NotFound(f"{checkpoint} has no micro-batch {batch_id}", code="batch_unplanned")
+    offset = parse_offsets(data)
     if offset is None or offset.low == offset.seq:
         return None
-    try:
-        before = read(batch_id - 1) if batch_id else None
-    except ObjectMissing:  # Spark keeps the last hundred
-        before = None
-    if before == offset:
+    before = _logged(checkpoint, batch_id - 1) if batch_id else None  # Spark keeps the last hundred
+    if before is not None and parse_offsets(before) == offset:
         return None
     return StreamRange(offset.buffer, offset.low, offset.seq - 1)
 
 
+def seq_of(checkpoint: str, batch_id: int) -> int | None:
+    """The seq that a micro-batch of a query over one topic ends below; None where it was not planned, or is long ago.
+
+    Raises Invalid for a URL that the buffer's stores cannot open, Corrupt for files that are not Spark's.
+    """
+    data = _logged(checkpoint, batch_id)
+    found = [] if data is None else _parsed(data, _TopicOffset)
+    return found[0].seq if found else None
+
+
 def parse_offsets(data: bytes) -> Offset | None:
     """The buffer's offset in a file of Spark's offset log, of format 1 or 2; None where the buffer had none yet."""
-    lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] not in _FORMATS:
-        raise Corrupt("this is no file of Spark's offset log, or a format to come", code="checkpoint_damaged")
-    found = [offset for line in lines[2:] if (offset := _offset_in(line)) is not None]
+    found = _parsed(data, Offset)
     if len(found) > 1:
         raise Invalid("the query reads several buffers: a range names one", code="several_buffers")
     return found[0] if found else None
 
 
-def _offset_in(line: str) -> Offset | None:
+class _TopicOffset(msgspec.Struct, frozen=True):
+    seq: int
+
+
+def _logged(checkpoint: str, batch_id: int) -> bytes | None:
+    """What Spark's log says of a micro-batch; None where it does not know it."""
+    store = open_store(checkpoint_store_url(checkpoint))
     try:
-        return msgspec.json.decode(_NAMED.sub("", line), type=Offset)
-    except msgspec.DecodeError:  # another source's, or "-" for none
+        return background().run(store.get(f"offsets/{batch_id}", limit_bytes=_OFFSETS_BYTES_MAX))
+    except ObjectMissing:
         return None
+
+
+def _parsed(data: bytes, kind: type[T]) -> list[T]:
+    """The offsets of one kind; those of other sources, and ``-`` for none, are passed over."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] not in _FORMATS:
+        raise Corrupt("this is no file of Spark's offset log, or a format to come", code="checkpoint_damaged")
+    found: list[T] = []
+    for line in lines[2:]:
+        with suppress(msgspec.DecodeError):
+            found.append(msgspec.json.decode(_NAMED.sub("", line), type=kind))
+    return found
 
 
 def checkpoint_store_url(checkpoint: str) -> str:

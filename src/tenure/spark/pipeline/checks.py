@@ -25,6 +25,8 @@ CODE: Final = "bad_pipeline"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NEEDED: Final = ("pipeline", "source", "sink")
 _EMPTY: Final[dict[str, dict[str, Any]]] = {"decode": {}, "schedule": {}}
+_OF_A_TOPIC: Final = ("url", "fail_on_loss")
+_OF_A_BUFFER: Final = ("group", "reader", "batches_max")
 _KIND: Final = re.compile(r"`([^`]*)`")
 _KINDS: Final = {
     "str": "a string",
@@ -136,6 +138,34 @@ def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
     return told.removeprefix("Expected ").replace(", got ", ", not ")
 
 
+def _check_source(pipeline: Pipeline) -> Iterator[Problem]:
+    """A buffer or a topic, each with what belongs to it."""
+    at, source, given = pipeline.located.problem, pipeline.source, pipeline.located.values["source"]
+    if (source.buffer is None) == (source.topic is None):
+        yield at(("source",), "[source] needs a buffer or a topic, one of them")
+        return
+    strange = _OF_A_TOPIC if source.topic is None else _OF_A_BUFFER
+    of = "buffer" if source.topic is None else "topic"
+    yield from (at(("source", name), f"{name} is of no use with a {of}") for name in strange if name in given)
+    yield from _check_topic(pipeline) if source.topic is not None else _check_store(pipeline)
+
+
+def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
+    from tenure.client.address import parse_address
+    from tenure.core.names import check_topic_name
+
+    at, source = pipeline.located.problem, pipeline.source
+    if source.url is None:
+        yield at(("source",), "a topic needs url: where its server is, like http://127.0.0.1:4000")
+    for name, check in (("topic", check_topic_name), ("url", parse_address)):
+        try:
+            value = getattr(source, name)
+            if value is not None:
+                check(value)
+        except Invalid as error:
+            yield at(("source", name), f"{name}: {error.message}")
+
+
 def _check_names(pipeline: Pipeline) -> Iterator[Problem]:
     for path, name in ((("pipeline", "name"), pipeline.name), (("source", "group"), pipeline.source.group)):
         if not _NAME.fullmatch(name):
@@ -230,6 +260,10 @@ def _check_places(pipeline: Pipeline) -> Iterator[Problem]:
 
 def _check_schedule(pipeline: Pipeline) -> Iterator[Problem]:
     at, schedule = pipeline.located.problem, pipeline.schedule
+    if pipeline.source.topic is not None:
+        if schedule.checkpoint is None:
+            yield at(("source", "topic"), "a topic needs a checkpoint in [schedule]: a directory that stays")
+        return
     if schedule.run == "streaming" and schedule.checkpoint is None:
         yield at(("schedule",), 'run = "streaming" needs a checkpoint: a directory that stays')
     if schedule.run != "streaming" and schedule.checkpoint is not None:
@@ -245,12 +279,12 @@ _STAND_INS: Final[dict[str, Any]] = {
 }
 _CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Pipeline], Iterator[Problem]]], ...]] = (
     (("pipeline", "source"), _check_names),
-    (("source",), _check_store),
+    (("source",), _check_source),
     (("decode", "quarantine"), _check_decode),
     (("step",), _check_steps),
     (("decode", "deduplicate", "expect", "expectations", "quarantine"), _check_rows),
     (("sink", "expectations", "quarantine"), _check_places),
     (("pipeline", "sink"), check_sink),
-    (("schedule",), _check_schedule),
+    (("source", "schedule"), _check_schedule),
 )
 """Each with the sections it looks at."""

@@ -35,8 +35,15 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    buffer: str
+    """A buffer or a topic."""
+
+    buffer: str | None = None
     """The buffer: a URL, or a directory."""
+    topic: str | None = None
+    """The topic of the server at ``url``."""
+    url: str | None = None
+    fail_on_loss: bool = True
+    """Whether a topic's records that are gone before they were read end the run."""
     group: str = "default"
     reader: Literal["auto", "jvm", "python"] = "auto"
     entries_max: int = 1_000_000
@@ -45,6 +52,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Stored bytes of one range."""
     batches_max: int = 4_096
     """Batches of one range."""
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"topic {self.topic} of {self.url}" if self.topic is not None else str(self.buffer)
 
 
 class Decode(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +167,20 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def buffer_url(self) -> str:
-        """The buffer's URL; a directory is one beside the file."""
+        """The buffer's URL; a directory is one beside the file. Not of a pipeline from a topic."""
+        assert self.source.buffer is not None
         return url_of(self.source.buffer, self.file)
+
+    @property
+    def checkpoint_url(self) -> str:
+        """Where the checkpoint of a streaming query is."""
+        assert self.schedule.checkpoint is not None
+        return url_of(self.schedule.checkpoint, self.file)
+
+    @property
+    def notes_url(self) -> str:
+        """Where the last run is noted: beside the batches, or the checkpoint of a pipeline from a topic."""
+        return self.buffer_url if self.source.topic is None else self.checkpoint_url
 
     def beside(self, path: str) -> Path:
         """A path of the file, which is relative to it."""

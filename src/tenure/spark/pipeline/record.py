@@ -33,6 +33,7 @@ class Run(msgspec.Struct, kw_only=True):
     schedule: str
     state: str = "running"
     """running, done, stopped or failed."""
+    source: str = ""
     into: str = ""
     started_ms: int = 0
     updated_ms: int = 0

@@ -51,7 +51,7 @@ class _Running:
 
     def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
         self._clock = SystemClock()
-        self._url, self._tell = pipeline.buffer_url, tell
+        self._url, self._tell = pipeline.notes_url, tell
         self.run = run
         self._lag_batches = 0
         run.started_ms = self._clock.wall_ms()
@@ -114,30 +114,23 @@ def run_pipeline(
     (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was written
     stays, and the next run goes on behind it.
     """
-    schedule = options.schedule or pipeline.schedule.run
-    if schedule == "streaming" and pipeline.schedule.checkpoint is None:
-        raise Invalid('run = "streaming" needs a checkpoint in [schedule]', code="bad_pipeline")
+    schedule = _schedule(pipeline, options)
     outputs = Outputs(pipeline)
     stop = stop or threading.Event()
-    run = Run(pipeline=pipeline.name, schedule=schedule, into=place_of(pipeline))
+    run = Run(pipeline=pipeline.name, schedule=schedule, source=pipeline.source.place, into=place_of(pipeline))
 
     def work(session: SparkSession, running: _Running) -> None:
-        common: dict[str, Any] = {
-            "group": pipeline.source.group,
-            "reader": pipeline.source.reader,
-            "limits": _limits(pipeline),
-            "on_range": running.count,
-            "stop": stop,
-            "on_wait": running.wait,
-        }
-        if schedule == "once":
-            ingest(session, pipeline.buffer_url, outputs, **common)
-        elif schedule == "follow":
-            follow(session, pipeline.buffer_url, outputs, poll_ms=pipeline.schedule.every_ms, **common)
-        else:
+        told: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
+        if schedule == "streaming" or pipeline.source.topic is not None:
             from tenure.spark.pipeline.streamed import stream
 
-            stream(session, pipeline, outputs, stop=stop, on_range=running.count, on_wait=running.wait)
+            stream(session, pipeline, outputs, once=schedule == "once", **told)
+            return
+        told |= {"group": pipeline.source.group, "reader": pipeline.source.reader, "limits": _limits(pipeline)}
+        if schedule == "once":
+            ingest(session, pipeline.buffer_url, outputs, **told)
+        else:
+            follow(session, pipeline.buffer_url, outputs, poll_ms=pipeline.schedule.every_ms, **told)
 
     return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
 
@@ -158,11 +151,21 @@ def backfill_pipeline(
 
     Side tables get a place of their own, named after ``into``. Raises as ``run_pipeline`` and ``backfill`` do.
     """
+    if pipeline.source.topic is not None:
+        raise Invalid(
+            "a topic is not replayed in parts: a pipeline with another sink and another checkpoint reads all of it",
+            code="bad_pipeline",
+        )
     if into in (pipeline.sink.path, pipeline.sink.table, pipeline.sink.topic):
         raise Invalid(f"{into} is the pipeline's own table, which holds these batches: name a new one", code="bad_into")
     outputs = Outputs(pipeline, into=into)
     stop = stop or threading.Event()
-    run = Run(pipeline=f"{pipeline.name}.backfill", schedule="backfill", into=place_of(pipeline, into))
+    run = Run(
+        pipeline=f"{pipeline.name}.backfill",
+        schedule="backfill",
+        source=pipeline.source.place,
+        into=place_of(pipeline, into),
+    )
 
     def work(session: SparkSession, running: _Running) -> None:
         backfill(
@@ -196,7 +199,8 @@ def _guarded(
     """The run from the session to its note, whatever comes of it. Raises NotFound (``no_buffer``) before it starts: a
     note alone would look like something else to the producer that makes the buffer.
     """
-    background().run(buffer_id(pipeline.buffer_url))
+    if pipeline.source.topic is None:
+        background().run(buffer_id(pipeline.buffer_url))
     run.figures = outputs.figures
     with _noted(pipeline, run, stop=stop, tell=on_range) as running:
         session = spark or opened(pipeline, outputs, options)
@@ -239,6 +243,16 @@ def _failure(run: Run, error: Exception) -> Conflict:
         "table; mend the data or the step, and run again",
         code="pipeline_failed",
     )
+
+
+def _schedule(pipeline: Pipeline, options: RunOptions) -> Literal["once", "follow", "streaming"]:
+    """What the command line asks for, or else the file. Raises Invalid for what the file is not made for."""
+    schedule = options.schedule or pipeline.schedule.run
+    if schedule == "follow" and pipeline.source.topic is not None:
+        schedule = "streaming"  # which is how a topic is followed
+    if schedule == "streaming" and pipeline.schedule.checkpoint is None:
+        raise Invalid('run = "streaming" needs a checkpoint in [schedule]', code="bad_pipeline")
+    return schedule
 
 
 def _limits(pipeline: Pipeline) -> Limits:

@@ -1,26 +1,32 @@
-"""The schedule ``streaming``: one query of Spark's, from the buffer through the pipeline into its tables."""
+"""One query of Spark's, from the buffer or a topic through the pipeline into its tables."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from tenure.buffer.lag import Lag
 from tenure.buffer.sinks import Commit
 from tenure.spark.formats import need_streams, register
 from tenure.spark.mover import Done, OnRange, Summary
-from tenure.spark.pipeline.config import Pipeline, url_of
+from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs
+from tenure.spark.pipeline.topics import topic_query
 from tenure.spark.plan import Planned
-from tenure.spark.retrying import OnWait, Retrying, Stopped
+from tenure.spark.retrying import RETRY_MS, OnWait, Retrying, Stopped
 from tenure.spark.streaming import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from tenure.spark.sinks.protocol import SparkSink
 
 __all__ = ["stream"]
 
@@ -52,17 +58,36 @@ def stream(
     pipeline: Pipeline,
     outputs: Outputs,
     *,
+    once: bool,
     stop: threading.Event,
     on_range: OnRange,
     on_wait: OnWait,
 ) -> None:
-    """Run until ``stop`` is set, and end between two micro-batches. Raises Invalid (``spark_too_old``) below Spark 4.2,
-    what the tables raise, and what else the query failed with.
+    """Run until ``stop`` is set, or ``once`` until everything is written, and end between two micro-batches.
+
+    Raises Invalid (``spark_too_old``) below Spark 4.2, what the tables raise, and what else the query failed with.
     """
     need_streams(spark)
     register(spark)
-    source, schedule = pipeline.source, pipeline.schedule
-    assert schedule.checkpoint is not None
+    outputs.on_write = _teller(on_range)
+    retrying = Retrying(within_ms=RETRY_MS if once else None, stop=stop, on_wait=on_wait)
+    sink = _Kept(outputs, retrying)
+    start = _from_buffer if pipeline.source.topic is None else topic_query
+    every = {"processingTime": f"{pipeline.schedule.every_ms} milliseconds"}
+    with suppress(Stopped):
+        query = retrying(partial(start, spark, pipeline, sink, {"availableNow": True} if once else every))
+        while query.isActive and not stop.wait(_LOOK_EVERY_S):
+            pass
+        _stop_when_idle(query)
+        error = sink.raised or query.exception()
+        if error is not None:
+            raise error
+
+
+def _from_buffer(
+    spark: SparkSession, pipeline: Pipeline, sink: SparkSink, trigger: Mapping[str, Any]
+) -> StreamingQuery:
+    source = pipeline.source
     frame = (
         spark.readStream.format("tenure-buffer")
         .option("path", pipeline.buffer_url)
@@ -71,20 +96,7 @@ def stream(
         .option("maxBytesPerTrigger", str(source.bytes_max))
         .load()
     )
-    outputs.on_write = _teller(on_range)
-    sink = _Kept(outputs, Retrying(within_ms=None, stop=stop, on_wait=on_wait))
-    query = write_stream(
-        frame,
-        sink,
-        checkpoint=url_of(schedule.checkpoint, pipeline.file),
-        trigger={"processingTime": f"{schedule.every_ms} milliseconds"},
-    )
-    while query.isActive and not stop.wait(_LOOK_EVERY_S):
-        pass
-    _stop_when_idle(query)
-    error = sink.raised or query.exception()
-    if error is not None and not isinstance(error, Stopped):
-        raise error
+    return write_stream(frame, sink, checkpoint=pipeline.checkpoint_url, trigger=trigger)
 
 
 def _teller(on_range: OnRange) -> Callable[[Commit], None]:
@@ -95,7 +107,8 @@ def _teller(on_range: OnRange) -> Callable[[Commit], None]:
     def tell(commit: Commit) -> None:
         nonlocal summary
         planned = Planned(commit.buffer, commit.low, commit.high, ())
-        summary = summary.plus(planned, time.monotonic() - began_s)
+        batches = summary.batches + commit.high + 1 - commit.low
+        summary = msgspec.structs.replace(summary.plus(planned, time.monotonic() - began_s), batches=batches)
         on_range(Done(planned, 0.0, summary, Lag(0, 0)))
 
     return tell

@@ -26,8 +26,8 @@ def described(pipeline: Pipeline) -> list[str]:
     """What happens to an entry, a sentence a line, in that order."""
     source, decode, schedule = pipeline.source, pipeline.decode, pipeline.schedule
     lines = [
-        f"read {pipeline.buffer_url} as group {source.group}, at most {source.entries_max:,} entries or "
-        f"{source.bytes_max:,} stored bytes at a time",
+        f"read {_source(pipeline)}, at most {source.entries_max:,} entries or {source.bytes_max:,} stored bytes at a "
+        "time",
         f"decode as {decode.format}{f' by {decode.schema}' if decode.schema else ''}; entries that do not fit "
         f"{_MALFORMED[decode.malformed]}",
     ]
@@ -37,6 +37,11 @@ def described(pipeline: Pipeline) -> list[str]:
         lines.append(f"keep the {pipeline.deduplicate.keep} row of each {keys} within a range")
     lines += [f"expect {one.name}: {one.that}; else {one.otherwise}" for one in pipeline.expect]
     return lines + list(_ends(pipeline)) + [_when(schedule.run, schedule.every_ms)]
+
+
+def _source(pipeline: Pipeline) -> str:
+    source = pipeline.source
+    return source.place if source.topic is not None else f"{pipeline.buffer_url} as group {source.group}"
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -63,7 +68,8 @@ def _ends(pipeline: Pipeline) -> Iterator[str]:
     sink = pipeline.sink
     parts = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
     verb = f"merge by {', '.join(sink.keys)} into" if sink.mode == "merge" else "append to"
-    yield f"{verb} {place_of(pipeline)}{parts}, with the range as the commit's identity, then acknowledge it"
+    then = ", then acknowledge it" if pipeline.source.topic is None else ""
+    yield f"{verb} {place_of(pipeline)}{parts}, with the range as the commit's identity{then}"
 
 
 def _when(run: str, every_ms: int) -> str:

@@ -34,7 +34,7 @@ class FileTable:
     """Rows as Parquet files below ``where``: a path, ``file://``, ``s3://`` (``s3a://`` is the same) or ``gs://``.
 
     ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
-    task writes. Columns may join later: read with ``mergeSchema``. Raises Invalid for a place that cannot be one.
+    task writes; ``compression`` is a codec of Parquet's, for that of the session. Columns may join later: read with ``mergeSchema``. Raises Invalid for a place that cannot be one.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class FileTable:
         schema_version: int = 1,
         partition_by: Sequence[str] = (),
         rows_per_file_max: int | None = None,
+        compression: str | None = None,
     ) -> None:
         if rows_per_file_max is not None and rows_per_file_max < 1:
             raise Invalid("rows_per_file_max is a number from 1 on")
@@ -55,6 +56,7 @@ class FileTable:
         self._place = Place(where)
         self._partition_by = tuple(partition_by)
         self._rows_per_file_max = rows_per_file_max
+        self._compression = compression
 
     def __repr__(self) -> str:
         return f"FileTable({self._place.url!r}, name={self.name!r})"
@@ -116,6 +118,8 @@ class FileTable:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:
                 writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
+            if self._compression is not None:
+                writer = writer.option("compression", self._compression)
             writer.mode("error").parquet(stage.spark_path)
         except AnalysisException as error:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error

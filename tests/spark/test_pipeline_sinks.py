@@ -1,0 +1,170 @@
+"""A pipeline file into every kind of table: each row once, however often it is run or replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tenure.client.client import Client
+from tenure.spark.pipeline import read_pipeline
+from tenure.spark.pipeline.running import backfill_pipeline
+from tests.http.serving import serving
+from tests.spark.conftest import Filled
+from tests.spark.crash_sinks import read_postgres
+from tests.spark.pg import running_postgres
+from tests.spark.pipeline_case import FIRST, LOCAL, PIPELINE, SECOND, ran, rows, set_up, written
+from tools.sparks import directory_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+ICEBERG_SPARK = "4.1.4"
+WRITTEN = [(1, 600, 0, 2), (2, 700, 0, 1), (6, 925, 1, 3)]
+"""id, cents, _seq and _index of the rows that are as they should be."""
+Read = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return set_up(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with running_postgres() as url:
+        yield url
+
+
+def into(sink: str) -> str:
+    """The pipeline with another sink."""
+    return PIPELINE[: PIPELINE.index("[sink]")] + f"[sink]\n{sink}"
+
+
+def is_once_in(spark: SparkSession, file: Path, read: Read, *, table: str, other: str) -> None:
+    """Run, run again, replay into another table and again: the first of each writes, and the second adds nothing."""
+    first = ran(spark, file)
+    assert (first.state, first.ranges, first.figures.rows, first.figures.quarantined) == ("done", 2, 3, 3)
+    assert read(table) == WRITTEN
+    assert ran(spark, file).ranges == 0
+    for ranges in (2, 0):
+        replayed = backfill_pipeline(read_pipeline(file), LOCAL, into=other, first=0, last=1, spark=spark)
+        assert replayed.ranges == ranges
+    assert read(table) == read(other) == WRITTEN
+    assert len(rows(spark, file.parent / "tables/quarantine", "seq")) == 3
+    assert len(rows(spark, file.parent / "tables/expectations", "low")) == 6
+
+
+def picked(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.select("id", "cents", "_seq", "_index").collect())
+
+
+@pytest.mark.parametrize("kind", ["delta", "small_delta"])
+def test_a_pipeline_into_delta(spark: SparkSession, home: Path, filled: Filled, kind: str) -> None:
+    sink = f'kind = "{kind}"\npath = "orders"\npartition_by = ["day"]\n'
+    file = written(home, filled(FIRST, SECOND), into(sink))
+
+    def read(table: str) -> list[tuple[Any, ...]]:
+        return picked(spark.read.format("delta").load(str(home / table)))
+
+    is_once_in(spark, file, read, table="orders", other="again")
+
+
+def test_a_pipeline_into_a_small_iceberg_table(spark: SparkSession, home: Path, filled: Filled) -> None:
+    from tenure.spark.sinks.small_iceberg import SmallIceberg
+
+    sink = 'kind = "small_iceberg"\ntable = "db.orders"\nwarehouse = "warehouse"\n'
+    file = written(home, filled(FIRST, SECOND), into(sink))
+
+    def read(table: str) -> list[tuple[Any, ...]]:
+        found = SmallIceberg(table, warehouse=home / "warehouse")._load()
+        assert found is not None
+        return picked(spark.read.parquet(*found.inspect.files()["file_path"].to_pylist()))
+
+    is_once_in(spark, file, read, table="db.orders", other="db.again")
+
+
+def test_a_pipeline_into_postgres(
+    spark: SparkSession, home: Path, filled: Filled, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORDERS_DB", database)
+    file = written(home, filled(FIRST, SECOND), into('kind = "postgres"\nurl_env = "ORDERS_DB"\ntable = "orders"\n'))
+
+    def read(table: str) -> list[tuple[Any, ...]]:
+        return picked(read_postgres(spark, f"{database}#{table}"))
+
+    is_once_in(spark, file, read, table="orders", other="orders_again")
+
+
+def test_a_pipeline_into_a_topic(spark: SparkSession, home: Path, filled: Filled) -> None:
+    with serving(home / "data") as server, Client(server.url) as client:
+        for topic in ("orders", "again"):
+            client.put_topic(topic, durability="fsync")
+        sink = f'kind = "topic"\nurl = "{server.url}"\ntopic = "orders"\nstaging = "staging"\n'
+        file = written(home, filled(FIRST, SECOND), into(sink + 'select = ["to_json(struct(*)) AS payload"]\n'))
+
+        def read(table: str) -> list[tuple[Any, ...]]:
+            found = [json.loads(each.data) for each in client.diff(table, from_seq=0, limit=100).records if each.data]
+            return sorted((one["id"], one["cents"], one["_seq"], one["_index"]) for one in found)
+
+        is_once_in(spark, file, read, table="orders", other="again")
+
+
+TOPIC = """\
+[pipeline]
+name = "orders"
+[source]
+topic = "orders"
+url = "{url}"
+entries_max = 3
+"""
+
+
+def test_a_pipeline_from_a_topic_holds_each_record_once_also_with_a_new_checkpoint(
+    spark: SparkSession, home: Path
+) -> None:
+    text = TOPIC + PIPELINE[PIPELINE.index("[decode]") :] + '[schedule]\nrun = "once"\ncheckpoint = "{checkpoint}"\n'
+    with serving(home / "data") as server, Client(server.url) as client:
+        client.put_topic("orders", durability="fsync")
+        client.produce("orders", [json.loads(each) if each != b"not json" else "no object" for each in FIRST])
+        told = text.replace("{url}", server.url)
+        file = written(home, "", told.replace("{checkpoint}", "checkpoint"))
+        first = ran(spark, file)
+        assert (first.state, first.ranges, first.low, first.high) == ("done", 2, 1, 4)
+        assert (first.figures.entries, first.figures.rows, first.figures.quarantined) == (4, 2, 1)
+        assert ran(spark, file).ranges == 0
+        client.produce("orders", [json.loads(each) for each in SECOND])
+        written(home, "", told.replace("{checkpoint}", "another"))
+        again = ran(spark, file)
+        assert (again.low, again.high, again.figures.rows) == (5, 8, 1)
+    found = rows(spark, home / "tables/orders", "id", "cents", "_seq", "_index")
+    assert found == [(1, 600, 3, 0), (2, 700, 2, 0), (6, 925, 8, 0)]
+    assert [row[0] for row in rows(spark, home / "tables/quarantine", "seq")] == [4, 5, 7]
+
+
+@pytest.mark.full
+def test_a_pipeline_into_iceberg_by_the_command(home: Path, filled: Filled) -> None:
+    sink = 'kind = "iceberg"\ntable = "ice.db.orders"\nwarehouse = "warehouse"\npartition_by = ["day"]\n'
+    file = written(home, filled(FIRST, SECOND), into(sink))
+    paths = [str(directory_of(ICEBERG_SPARK)), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def tenure(*arguments: object) -> dict[str, Any]:
+        command = [str(Path(sys.executable).with_name("tenure")), "pipeline", *map(str, arguments), "--json"]
+        command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    ends = ("--from", 0, "--to", 1, "--into", "ice.db.again")
+    for words in (("run", file), ("backfill", file, *ends)):
+        first, second = tenure(*words), tenure(*words)
+        assert (first["ranges"], first["figures"]["rows"], second["ranges"]) == (2, 3, 0)
