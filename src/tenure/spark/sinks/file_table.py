@@ -34,7 +34,8 @@ class FileTable:
     """Rows as Parquet files below ``where``: a path, ``file://``, ``s3://`` (``s3a://`` is the same) or ``gs://``.
 
     ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
-    task writes; ``compression`` is a codec of Parquet's, for that of the session. Columns may join later: read with ``mergeSchema``. Raises Invalid for a place that cannot be one.
+    task writes; ``compression`` is one of Parquet's, in place of the session's. Columns may join later: read with
+    ``mergeSchema``. Raises Invalid for a place that cannot be one.
     """
 
     def __init__(
