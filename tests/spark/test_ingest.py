@@ -197,13 +197,15 @@ def test_what_the_table_refuses_for_now_is_written_a_little_later(
 ):
     url = filled([b"0"], [b"1"])
     sink.answers = ["busy", "failed", "", "busy"]
-    waits: list[Waiting] = []
+    waits: list[Waiting | None] = []
     summary = ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST, on_wait=waits.append)
     assert (summary.ranges, sink.ranges(), frontier(url)) == (2, [(0, 0), (1, 1)], 1)
-    assert [(each.error.code, each.attempts) for each in waits] == [
+    assert [each and (each.error.code, each.attempts) for each in waits] == [
         ("table_busy", 1),
         ("indeterminate", 2),
+        None,
         ("table_busy", 1),
+        None,
     ]
     assert backfill(spark, filled([b"0"]), FolderSink(sink.root.parent, "busy"), 0, 0, settings=KEEPING).ranges == 1
 
@@ -215,7 +217,12 @@ def test_a_job_that_follows_waits_for_its_table_until_it_is_told_to_stop(
     sink.answers = ["busy"] * 100
     stop = threading.Event()
     summary = follow(
-        spark, url, sink, stop=stop, settings=FAST, on_wait=lambda each: stop.set() if each.attempts == 2 else None
+        spark,
+        url,
+        sink,
+        stop=stop,
+        settings=FAST,
+        on_wait=lambda each: stop.set() if each and each.attempts == 2 else None,
     )
     assert (summary.ranges, len(sink.commits), frontier(url)) == (0, 2, None)
     sink.answers = []

@@ -134,6 +134,8 @@ def test_all_mistakes_are_told_at_once_each_with_its_line(home: Path) -> None:
         ('keys = ["id"]', "keys = []", "19: keys: name at least one column"),
         ('that = "id IS NOT NULL"', 'that = "id IS (NOT"', "23: that: ( is never closed"),
         ("[quarantine]\npath", "[schedule]\ncheckpoint", "24: otherwise = \"quarantine\" needs a [quarantine]"),
+        ('path = "tables/quarantine"', 'path = "step.sql"', "30: path: step.sql is a file, and a table is a directory"),
+        ('path = "tables/orders"', 'path = "step.sql"', "34: path: step.sql is a file, and a table is a directory"),
         ('path = "tables/quarantine"', 'path = "tables/orders/"', "30: path: tables/orders/ is the place of [sink]"),
         ('path = "tables/orders"', "", '32: kind = "parquet" needs path'),
         ('kind = "parquet"', 'kind = "parquet"\nmode = "merge"', '34: mode is of no use with kind = "parquet"'),

@@ -120,7 +120,8 @@ def show_run(console: Console, run: Payload) -> None:
     """A run in figures."""
     figures = run["figures"]
     if run["high"] is None:
-        say(console, "nothing was written")
+        held = f": the table holds {count(run['passed_over'], 'batch', 'batches')} of the range already"
+        say(console, f"nothing was written{held if run['passed_over'] else ''}")
         return
     what = ("record",) if run["source"].startswith("topic ") else ("batch", "batches")
     batches = f"{count(run['batches'], *what)} ({run['low']} to {run['high']})"

@@ -112,9 +112,10 @@ def _ran(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bo
 def _show(console: Console, pipeline: Pipeline, run: Payload) -> None:
     say(console, f"{run['pipeline']}: {run['state']}")
     show_run(console, run)
-    if run["figures"]["quarantined"] and pipeline.quarantine is not None:
-        say(console, f"what was set aside is in {pipeline.quarantine.path}, with its reason")
-    say(console, f"how it stands: tenure pipeline status {pipeline.file}")
+    if run["figures"]["quarantined"]:
+        say(console, f"what was set aside is in {run['aside']}, with its reason")
+    if run["schedule"] != "backfill":
+        say(console, f"how it stands: tenure pipeline status {pipeline.file}")
 
 
 class _Listening:

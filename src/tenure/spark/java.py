@@ -1,10 +1,12 @@
 """Which Java Spark runs on: the machine's own, else the one that comes as a wheel.
 
 Spark starts ``$JAVA_HOME/bin/java`` through its own scripts. What it gets from us is a directory with one small script
-in that place, which does three things and becomes the real Java:
+in that place, which does four things and becomes the real Java:
 
 - it sends what the JVM says to a file, for Ivy and Spark tell of every jar they look at, on the user's terminal;
 - it leaves out modules that the wheel's runtime does not have;
+- it leaves SIGINT and SIGTERM to the driver: a terminal and most service managers send them to the JVM as well, which
+  would be gone before the driver has ended its work; it ends with the driver in any case;
 - it leaves everything else as it is.
 """
 
@@ -48,6 +50,7 @@ done
 if [ "$launches" = yes ]; then
   exec "{java}" "$@" 2>>"${{{log}:-/dev/stderr}}"
 fi
+trap '' INT TERM
 exec "{java}" "$@" >>"${{{log}:-/dev/stdout}}" 2>>"${{{log}:-/dev/stderr}}"
 """
 

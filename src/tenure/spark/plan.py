@@ -243,7 +243,7 @@ def _opened(store: ObjectStore, last_committed: int | None, *, group: str, setti
             return Consumer(store, None, group=group, settings=settings)
         raise Conflict(
             f"the table holds batches up to {last_committed}, but those below {frontier + 1} are acknowledged: it was "
-            "set back. Replay the missing ones with a backfill, or start a new table",
+            "set back, or the group has a second job. Replay the missing ones with a backfill, or start a new table",
             code="sink_behind",
             last=last_committed,
             next=frontier + 1,

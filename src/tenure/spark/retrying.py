@@ -38,7 +38,8 @@ class Waiting(msgspec.Struct, frozen=True):
     wait_ms: int
 
 
-OnWait = Callable[[Waiting], None]
+OnWait = Callable[[Waiting | None], None]
+"""Told before each wait, and with None once the call has gone through."""
 
 
 class Stopped(Exception):
@@ -69,10 +70,14 @@ class Retrying:
         began_ms, attempts = self._clock.boot_ms(), 0
         while True:
             try:
-                return call()
+                given = call()
             except _NOT_NOW as error:
                 attempts += 1
                 self._wait(error, attempts, self._clock.boot_ms() - began_ms)
+            else:
+                if attempts and self._on_wait is not None:
+                    self._on_wait(None)
+                return given
 
     def _wait(self, error: TenureError, attempts: int, spent_ms: int) -> None:
         """Half of a time that doubles with each attempt, and a random part of the other half."""

@@ -248,7 +248,11 @@ def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_places(pipeline: Pipeline) -> Iterator[Problem]:
-    """Tables that would lie on top of each other."""
+    """Tables that would lie on top of each other, or where a file is."""
+    for name in ("sink", "quarantine", "expectations"):
+        path = getattr(getattr(pipeline, name), "path", None)
+        if path is not None and "://" not in path and pipeline.beside(path).is_file():
+            yield pipeline.located.problem((name, "path"), f"path: {path} is a file, and a table is a directory")
     taken = {} if pipeline.sink.path is None else {pipeline.sink.path.rstrip("/"): "sink"}
     for name, section in (("quarantine", pipeline.quarantine), ("expectations", pipeline.expectations)):
         if section is None:

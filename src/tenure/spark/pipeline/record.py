@@ -35,10 +35,14 @@ class Run(msgspec.Struct, kw_only=True):
     """running, done, stopped or failed."""
     source: str = ""
     into: str = ""
+    aside: str | None = None
+    """Where rows go that are set aside."""
     started_ms: int = 0
     updated_ms: int = 0
     ranges: int = 0
     batches: int = 0
+    passed_over: int = 0
+    """Batches that the table of a backfill held already."""
     low: int | None = None
     high: int | None = None
     figures: Figures = msgspec.field(default_factory=Figures)

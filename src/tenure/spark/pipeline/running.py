@@ -19,9 +19,9 @@ from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs
 from tenure.spark.pipeline.record import Run, Trouble, note_run
 from tenure.spark.pipeline.stages import empty_range
-from tenure.spark.pipeline.tables import place_of
+from tenure.spark.pipeline.tables import place_of, side_path
 from tenure.spark.plan import Limits
-from tenure.spark.replaying import backfill
+from tenure.spark.replaying import backfill, retained
 from tenure.spark.retrying import Waiting
 from tenure.spark.session import open_session, spark_version
 
@@ -61,19 +61,21 @@ class _Running:
         """A range is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
-        cleared, run.waiting = run.waiting is not None, None
         run.updated_ms = self._clock.wall_ms()
         self._lag_batches = done.lag.batches
         self._tell(run, self._lag_batches)
-        if cleared or run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
+        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
             self._note()
 
-    def wait(self, waiting: Waiting) -> None:
-        """The table or the store refuses for now."""
-        run, error, now_ms = self.run, waiting.error, self._clock.wall_ms()
-        since_ms = now_ms if run.waiting is None or waiting.attempts == 1 else run.waiting.since_ms
-        run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
-        run.retries += 1
+    def wait(self, waiting: Waiting | None) -> None:
+        """The table or the store refuses for now, or does so no longer."""
+        run = self.run
+        if waiting is None:
+            run.waiting = None
+        else:
+            error, since_ms = waiting.error, self._clock.wall_ms() if run.waiting is None else run.waiting.since_ms
+            run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
+            run.retries += 1
         self._tell(run, self._lag_batches)
         self._note()
 
@@ -117,7 +119,7 @@ def run_pipeline(
     schedule = _schedule(pipeline, options)
     outputs = Outputs(pipeline)
     stop = stop or threading.Event()
-    run = Run(pipeline=pipeline.name, schedule=schedule, source=pipeline.source.place, into=place_of(pipeline))
+    run = _begun(pipeline, schedule)
 
     def work(session: SparkSession, running: _Running) -> None:
         told: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
@@ -158,17 +160,13 @@ def backfill_pipeline(
         )
     if into in (pipeline.sink.path, pipeline.sink.table, pipeline.sink.topic):
         raise Invalid(f"{into} is the pipeline's own table, which holds these batches: name a new one", code="bad_into")
+    retained(pipeline.buffer_url, first, last)  # ends that are none are refused before Spark starts
     outputs = Outputs(pipeline, into=into)
     stop = stop or threading.Event()
-    run = Run(
-        pipeline=f"{pipeline.name}.backfill",
-        schedule="backfill",
-        source=pipeline.source.place,
-        into=place_of(pipeline, into),
-    )
+    run = _begun(pipeline, "backfill", into=into)
 
     def work(session: SparkSession, running: _Running) -> None:
-        backfill(
+        summary = backfill(
             session,
             pipeline.buffer_url,
             outputs,
@@ -180,6 +178,7 @@ def backfill_pipeline(
             stop=stop,
             on_wait=running.wait,
         )
+        run.passed_over = summary.passed_over
 
     return _guarded(pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range)
 
@@ -242,6 +241,17 @@ def _failure(run: Run, error: Exception) -> Conflict:
         f"Spark could not bring the range{behind} through: {reason[:_REASON_MAX]}. Nothing of it was written to the "
         "table; mend the data or the step, and run again",
         code="pipeline_failed",
+    )
+
+
+def _begun(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run:
+    """The note of a run, or of a backfill into another table, before anything has happened."""
+    return Run(
+        pipeline=pipeline.name if into is None else f"{pipeline.name}.backfill",
+        schedule=schedule,
+        source=pipeline.source.place,
+        into=place_of(pipeline, into),
+        aside=None if pipeline.quarantine is None else side_path(pipeline.quarantine.path, into),
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tenure.spark.sinks.file_table import FileTable
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["check_sink", "make_sink", "place_of", "side_table"]
+__all__ = ["check_sink", "make_sink", "place_of", "side_path", "side_table"]
 
 _NEEDED: Final = {
     "parquet": ("path",),
@@ -87,11 +87,16 @@ def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:
 
 
 def side_table(pipeline: Pipeline, path: str, *, kind: str, into: str | None = None) -> FileTable:
-    """A table beside the main one. What a backfill sets aside goes to one of its own."""
+    """A table beside the main one."""
     from tenure.spark.sinks.file_table import FileTable
 
+    return FileTable(_where(pipeline, side_path(path, into)), name=f"{pipeline.name}.{kind}")
+
+
+def side_path(path: str, into: str | None = None) -> str:
+    """Where a side table is. What a backfill sets aside goes to one of its own."""
     suffix = "" if into is None else "-" + "".join(char if char.isalnum() else "-" for char in into).strip("-")
-    return FileTable(_where(pipeline, path).rstrip("/") + suffix, name=f"{pipeline.name}.{kind}")
+    return path.rstrip("/") + suffix
 
 
 def place_of(pipeline: Pipeline, into: str | None = None) -> str:

@@ -8,21 +8,21 @@ at the same time, such as a driver that was given up for dead, collides in Delta
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tenure.buffer.sinks import Commit
-from tenure.errors import Invalid, TenureError
+from tenure.errors import Invalid
+from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.delta_marker import transaction_version
 from tenure.spark.sinks.file_table import FileTable
-from tenure.spark.sinks.merge import ORDER_BY, Merge, merge_of, quoted
+from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of, quoted
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.sinks.refusals import expected, refusal
+from tenure.spark.sinks.refusals import expected, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,11 +65,9 @@ class DeltaSink:
         order_by: Sequence[str] = ORDER_BY,
         evolve: bool = True,
     ) -> None:
-        if isinstance(partition_by, str):
-            raise Invalid("partition_by is a list of columns")
         self.name = name
         self.schema_version = schema_version
-        self._partition_by = tuple(partition_by)
+        self._partition_by = column_names(partition_by)
         self._merge = merge_of(merge_keys, delete_when=delete_when, order_by=order_by)
         self._evolve = evolve
         self._place = None if isinstance(where, str) and _TABLE.fullmatch(where) else Place(where)
@@ -82,15 +80,11 @@ class DeltaSink:
         """Delta's connector, and Hadoop's S3 client where the table is on S3. Raises Invalid (``no_connector``) where
         Delta has none for that Spark.
         """
-        if spark_version not in _PACKAGES:
-            known = ", ".join(f"{major}.{minor}" for major, minor in _PACKAGES)
-            raise Invalid(
-                f"Delta has no connector for Spark {spark_version[0]}.{spark_version[1]}, only for {known}. Small "
-                "tables can do without it: SmallDelta",
-                code="no_connector",
-            )
+        package = connector_of(
+            "Delta", _PACKAGES, spark_version, small='SmallDelta, kind = "small_delta" in a pipeline file'
+        )
         storage = Needs() if self._place is None else FileTable(self._place.url).needs(spark_version)
-        return Needs((_PACKAGES[spark_version], *storage.packages), _CONF | storage.conf)
+        return Needs((package, *storage.packages), _CONF | storage.conf)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
         """The newest application transaction in the table's log. Raises Corrupt for a log with a hole."""
@@ -105,19 +99,17 @@ class DeltaSink:
         spark = frame.sparkSession
         if self._merge is not None:
             self._merge.check(frame.columns)
-        if is_held(commit, self._last(spark, commit.buffer, commit.sink)):
+
+        def holds() -> bool:
+            return is_held(commit, self._last(spark, commit.buffer, commit.sink))
+
+        if holds():
             return
-        try:
+        with settled(commit, holds):
             if self._merge is None:
                 self._append(frame, {"txnAppId": _application(commit), "txnVersion": str(commit.high)})
             else:
                 self._merge_rows(frame, commit, self._merge)
-        except TenureError:
-            raise
-        except Exception as error:
-            if is_held(commit, self._last(spark, commit.buffer, commit.sink)):
-                return
-            raise refusal(error, commit) from error
 
     def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
         location = self._location(spark)
@@ -157,13 +149,8 @@ class DeltaSink:
         spark = frame.sparkSession
         with borrowed_conf(spark, {}):  # not beside a MERGE, whose identity would become that of the append in there
             self._prepare(frame)
-        view = f"tenure_{uuid.uuid4().hex}"
-        merge.newest(frame).createOrReplaceTempView(view)
-        try:
-            with borrowed_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
-                spark.sql(merge.statement(self._target, view, frame.columns))
-        finally:
-            spark.catalog.dropTempView(view)
+        with borrowed_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
+            merge.into(self._target, frame)
 
     def _prepare(self, frame: DataFrame) -> None:
         """Make the table, or let the rows' new columns join it: by an append of no rows, as Delta does it by itself."""
@@ -176,8 +163,7 @@ class DeltaSink:
         except AnalysisException:  # no table: where it is something else, the append says so
             there = set()
         new = [column for column in frame.columns if column.lower() not in there]
-        if new and there and not self._evolve:
-            raise Invalid(f"the table has no {', '.join(new)}, and evolve is off", code="sink_rejected")
+        check_joining(new if there else (), evolve=self._evolve)
         if new:
             self._append(spark.createDataFrame([], frame.schema), {})
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.file_lines import Line, Mark
 from tenure.spark.sinks.file_log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.file_stage import Stage
@@ -50,12 +51,10 @@ class FileTable:
     ) -> None:
         if rows_per_file_max is not None and rows_per_file_max < 1:
             raise Invalid("rows_per_file_max is a number from 1 on")
-        if isinstance(partition_by, str):
-            raise Invalid("partition_by is a list of columns")
         self.name = name
         self.schema_version = schema_version
         self._place = Place(where)
-        self._partition_by = tuple(partition_by)
+        self._partition_by = column_names(partition_by)
         self._rows_per_file_max = rows_per_file_max
         self._compression = compression
 

@@ -9,17 +9,17 @@ done again. What dead attempts have staged is invisible, and goes with ``expire_
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tenure.buffer.sinks import Commit
-from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
+from tenure.errors import Indeterminate, Invalid, Overloaded
+from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.iceberg_marker import Snapshot, property_of, published_high, wap_id_of
-from tenure.spark.sinks.merge import ORDER_BY, Merge, merge_of, quoted
+from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of, quoted
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.sinks.refusals import condition_of, refusal
+from tenure.spark.sinks.refusals import condition_of, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,12 +62,10 @@ class IcebergSink:
     ) -> None:
         if not _TABLE.fullmatch(table):
             raise Invalid(f"an Iceberg table is named catalog.database.table, not {table!r}")
-        if isinstance(partition_by, str):
-            raise Invalid("partition_by is a list of columns")
         self.name = name
         self.schema_version = schema_version
         self._parts = table.split(".")
-        self._partition_by = tuple(partition_by)
+        self._partition_by = column_names(partition_by)
         self._merge = merge_of(merge_keys, delete_when=delete_when, order_by=order_by)
         self._evolve = evolve
         self._warehouse = warehouse
@@ -79,14 +77,10 @@ class IcebergSink:
         """Iceberg's connector, and the catalog where ``warehouse`` asks for one. Raises Invalid (``no_connector``)
         where Iceberg has none for that Spark.
         """
-        if spark_version not in _PACKAGES:
-            known = ", ".join(f"{major}.{minor}" for major, minor in _PACKAGES)
-            raise Invalid(
-                f"Iceberg has no connector for Spark {spark_version[0]}.{spark_version[1]}, only for {known}. Small "
-                "tables can do without it: SmallIceberg",
-                code="no_connector",
-            )
-        return Needs((_PACKAGES[spark_version],), {"spark.sql.extensions": _EXTENSIONS} | self._catalog())
+        package = connector_of(
+            "Iceberg", _PACKAGES, spark_version, small='SmallIceberg, kind = "small_iceberg" in a pipeline file'
+        )
+        return Needs((package,), {"spark.sql.extensions": _EXTENSIONS} | self._catalog())
 
     def _catalog(self) -> dict[str, str]:
         """The settings of a catalog of files, where the sink is to have its own."""
@@ -108,19 +102,17 @@ class IcebergSink:
         spark = frame.sparkSession
         if self._merge is not None:
             self._merge.check(frame.columns)
-        try:
-            if not is_held(commit, self._last(spark, commit.buffer, commit.sink)):
+
+        def holds() -> bool:
+            return is_held(commit, self._last(spark, commit.buffer, commit.sink))
+
+        with settled(commit, holds):
+            if not holds():
                 with borrowed_conf(spark, {}):  # not beside a write that is staged
                     self._prepare(frame)
                 self._stage(frame, commit)
                 self._publish(spark, commit)
             self._remember(spark, commit)
-        except TenureError:
-            raise
-        except Exception as error:
-            if is_held(commit, self._last(spark, commit.buffer, commit.sink)):
-                return
-            raise refusal(error, commit) from error
 
     # The marker
 
@@ -179,11 +171,9 @@ class IcebergSink:
             self._set_property(spark, _STAGED, "true")
         there = {column.lower() for column in spark.table(self._target).columns}
         new = [field for field in frame.schema.fields if field.name.lower() not in there]
+        check_joining([field.name for field in new], evolve=self._evolve)
         if not new:
             return
-        if not self._evolve:
-            names = ", ".join(field.name for field in new)
-            raise Invalid(f"the table has no {names}, and evolve is off", code="sink_rejected")
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in new)
         spark.sql(f"ALTER TABLE {self._target} ADD COLUMNS ({columns})")
 
@@ -210,18 +200,10 @@ class IcebergSink:
             if self._merge is None:
                 self._append(frame)
             else:
-                self._merge_rows(frame, self._merge)
+                self._merge.into(self._target, frame)
 
     def _append(self, frame: DataFrame) -> None:
         frame.writeTo(self._target).append()
-
-    def _merge_rows(self, frame: DataFrame, merge: Merge) -> None:
-        view = f"tenure_{uuid.uuid4().hex}"
-        merge.newest(frame).createOrReplaceTempView(view)
-        try:
-            frame.sparkSession.sql(merge.statement(self._target, view, frame.columns))
-        finally:
-            frame.sparkSession.catalog.dropTempView(view)
 
     def _publish(self, spark: SparkSession, commit: Commit) -> None:
         """Make the newest snapshot that was staged for the commit a part of the main branch.

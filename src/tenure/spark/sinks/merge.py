@@ -7,6 +7,7 @@ the sink commits with the MERGE: a key that was deleted leaves nothing to compar
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from tenure.errors import Invalid
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ORDER_BY", "Merge", "merge_of", "quoted"]
+__all__ = ["ORDER_BY", "Merge", "check_joining", "merge_of", "quoted"]
 
 ORDER_BY = ("_seq", "_index")
 _RANK = "__tenure_rank"
@@ -59,6 +60,15 @@ class Merge:
             rows = rows.withColumn(_DELETE, F.coalesce(F.expr(self.delete_when).cast("boolean"), F.lit(False)))
         return rows.withColumn(_RANK, F.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
 
+    def into(self, target: str, frame: DataFrame) -> None:
+        """Merge the frame's rows into ``target``, as SQL spells it."""
+        spark, view = frame.sparkSession, f"tenure_{uuid.uuid4().hex}"
+        self.newest(frame).createOrReplaceTempView(view)
+        try:
+            spark.sql(self.statement(target, view, frame.columns))
+        finally:
+            spark.catalog.dropTempView(view)
+
     def statement(self, target: str, source: str, columns: Sequence[str]) -> str:
         """The MERGE of ``source``, which `newest` gave, into ``target``; both as SQL spells them."""
         names = [quoted(column) for column in columns]
@@ -89,6 +99,12 @@ def merge_of(keys: Sequence[str], *, delete_when: str | None, order_by: Sequence
     if delete_when is not None:
         raise Invalid("delete_when needs merge_keys: a table that is only appended to deletes nothing")
     return None
+
+
+def check_joining(names: Sequence[str], *, evolve: bool) -> None:
+    """Refuse columns that the table does not have, where none may join it. Raises Invalid (``sink_rejected``)."""
+    if names and not evolve:
+        raise Invalid(f"the table has no {', '.join(names)}, and evolve is off", code="sink_rejected")
 
 
 def quoted(name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
 
-__all__ = ["condition_of", "expected", "refusal"]
+__all__ = ["condition_of", "expected", "refusal", "settled"]
 
 # Of the rows or the statement: the same again would be refused the same way.
 _OF_THE_ROWS = frozenset(
@@ -40,6 +40,20 @@ def refusal(error: Exception, commit: Commit) -> TenureError:
     if _OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__}:
         return Invalid(f"the table cannot take the rows of {commit}: {reason}", code="sink_rejected")
     return Indeterminate(f"{commit} was not seen in the table, where its write failed: {reason}")
+
+
+@contextmanager
+def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
+    """A write through a connector: where it fails and the table ``holds`` the commit after all, nothing is wrong, else
+    what it raises is Tenure's.
+    """
+    try:
+        yield
+    except TenureError:
+        raise
+    except Exception as error:
+        if not holds():
+            raise refusal(error, commit) from error
 
 
 @contextmanager

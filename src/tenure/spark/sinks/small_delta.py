@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit, Outcome
 from tenure.errors import Indeterminate, Invalid, Overloaded
+from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
@@ -43,15 +44,13 @@ class SmallDelta:
         bytes_max: int = BYTES_MAX,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        if isinstance(partition_by, str):
-            raise Invalid("partition_by is a list of columns")
         if rows_max < 1 or bytes_max < 1:
             raise Invalid("rows_max and bytes_max are numbers from 1 on")
         self.name = name
         self.schema_version = schema_version
         place = Place(where)
         self._uri = str(place.local) if place.local is not None else place.url.partition("?")[0]
-        self._partition_by = tuple(partition_by)
+        self._partition_by = column_names(partition_by)
         self._evolve = evolve
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._storage_options = dict(storage_options or {})

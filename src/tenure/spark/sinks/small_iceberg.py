@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded
+from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
 from tenure.spark.sinks.iceberg_marker import property_of
 from tenure.spark.sinks.protocol import Needs, is_held
@@ -51,14 +52,12 @@ class SmallIceberg:
             raise Invalid(f"an Iceberg table is named database.table, not {table!r}")
         if (catalog is None) == (warehouse is None):
             raise Invalid("an Iceberg table needs a catalog or a warehouse")
-        if isinstance(partition_by, str):
-            raise Invalid("partition_by is a list of columns")
         if rows_max < 1 or bytes_max < 1:
             raise Invalid("rows_max and bytes_max are numbers from 1 on")
         self.name = name
         self.schema_version = schema_version
         self._table = table
-        self._partition_by = tuple(partition_by)
+        self._partition_by = column_names(partition_by)
         self._evolve = evolve
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._catalog = dict(catalog or {})
