@@ -24,7 +24,7 @@ __all__ = ["lag_records", "topic_query"]
 
 _RAW: Final = (
     "seq",
-    "0 AS index",
+    "CAST(0 AS BIGINT) AS index",
     "ts AS ingestion_time",
     "CAST(meta AS BINARY) AS metadata",
     "payload AS entry",
