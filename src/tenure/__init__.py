@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tenure.broker.broker import Broker
 from tenure.core.records import Record
 from tenure.errors import (
     Closed,
@@ -22,6 +21,7 @@ from tenure.errors import (
 from tenure.settings import Settings
 
 if TYPE_CHECKING:
+    from tenure.broker.broker import Broker
     from tenure.client.client import AsyncClient, Client
     from tenure.worker.app import App
     from tenure.worker.backoff import Exponential, Fixed
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from tenure.worker.task import Task
     from tenure.worker.verdict import Ack, AckPolicy, Nack, Reject
 
-# Names whose rooms bring packages along that the engine does without: looked for when they are first used.
+# Names whose rooms take a while to enter, or bring packages along: looked for when they are first used, for every
+# process of Spark's that reads a batch imports this module too.
 _LAZY = {
     "AsyncClient": "tenure.client.client",
+    "Broker": "tenure.broker.broker",
     "Client": "tenure.client.client",
     "Ack": "tenure.worker.verdict",
     "AckPolicy": "tenure.worker.verdict",

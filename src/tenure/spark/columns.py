@@ -52,13 +52,14 @@ def to_arrow(batch: Batch, *, rows_max: int = 10_000, bytes_max: int = 16 << 20)
     entries, calls = (_whole(table.column(name)) for name in ("entry", "range"))
     sizes = pc.add(pc.cast(pc.binary_length(entries), pa.int64()), _ROW_BYTES)
     sizes = pc.add(sizes, pc.cast(pc.binary_length(metadata), pa.int64()).take(calls))
+    indexes = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(entries))), 1)
     for start, end in _slices(sizes, rows_max=rows_max, bytes_max=bytes_max):
         count = end - start
         part = calls.slice(start, count)
         yield pa.RecordBatch.from_arrays(
             [
                 pa.repeat(pa.scalar(batch.seq, pa.int64()), count),
-                pa.array(range(start, end), pa.int64()),
+                indexes.slice(start, count),
                 times.take(part),
                 metadata.take(part),
                 entries.slice(start, count),

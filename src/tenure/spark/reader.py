@@ -22,6 +22,9 @@ __all__ = ["RangeReader", "ReaderName", "read_range"]
 
 log = logging.getLogger("tenure.spark")
 
+_FOR_PYTHON = frozenset({"calls_too_large", "names_collide"})
+"""Why a range that the JVM reaches is read by Python all the same."""
+
 ReaderName = Literal["auto", "jvm", "python"]
 
 
@@ -73,7 +76,7 @@ class RangeReader:
 
     def read(self, planned: Planned) -> DataFrame:
         """The range's rows. Raises Corrupt for a batch that shows already that it is gone or damaged, Invalid
-        (``calls_too_large``) where the JVM is told to read a range with too many produce calls.
+        (``calls_too_large``, ``names_collide``) where the JVM is told to read a range that it cannot.
         """
         if not planned.descriptors:  # all of them were given up
             return self._spark.createDataFrame([], spark_schema())
@@ -82,7 +85,7 @@ class RangeReader:
         try:
             return read_with_jvm(self._spark, self._store, self._root, planned, settings=self._settings)
         except Invalid as error:
-            if self._asked == "jvm" or error.code != "calls_too_large":
+            if self._asked == "jvm" or error.code not in _FOR_PYTHON:
                 raise
             log.info("batches %s to %s are read by Python: %s", planned.low, planned.high, error)
             return self._with_python(planned)

@@ -1,8 +1,8 @@
 """Reading a range by Spark itself: batches are plain Parquet, which the JVM reads without Python.
 
-What the files do not say comes from the driver, by a broadcast join with the file's name: the sequence, and the calls'
-times and metadata, of which each row picks its own by its ``range``. Page checksums are verified by the reader; size,
-identity and number of rows by the driver, on the footers.
+What the files do not say comes from the driver, as a constant of the query: the sequence, and the calls' times and
+metadata, of which each row picks its own by the file's name and by its ``range``. Page checksums are verified by the
+reader; size, identity and number of rows by the driver, on the footers.
 
 Expressions are SQL text, which reads shorter than columns built part by part in Python.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
+import msgspec
 
 from tenure.buffer.batch import Descriptor, Range
 from tenure.buffer.store import ObjectStore
@@ -21,6 +21,7 @@ from tenure.spark.columns import RAW
 from tenure.spark.footers import read_footers
 from tenure.spark.plan import Planned
 from tenure.spark.reader_settings import ReaderSettings
+from tenure.spark.slots import Slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,25 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["jvm_reaches", "jvm_root", "read_with_jvm"]
 
 _FILE_SCHEMA = "entry binary, range int"
-_CALLS_SCHEMA = "known string, seq bigint, times array<bigint>, metadata array<binary>"
-_CALLS_ARROW = pa.schema(
-    [
-        ("known", pa.string()),
-        ("seq", pa.int64()),
-        ("times", pa.list_(pa.int64())),
-        ("metadata", pa.list_(pa.binary())),
-    ]
-)
+_CALLS_SCHEMA = "array<struct<known: string, seq: bigint, times: array<bigint>, metadata: array<binary>>>"
 _PLACED = ("entry", "range", "_metadata.file_name AS file_name", "_metadata.row_index AS index")
-# The join is by a bigint; two names of one hash, or none, end in the error below.
-_SAME_HASH = "xxhash64(file_name) = xxhash64(known)"
-# A file without its row here would be a mistake of ours; an inner join would hide it, and its entries.
-_SEQ = "if(known <=> file_name, seq, CAST(raise_error(concat('no batch of the range: ', file_name)) AS BIGINT))"
+# A file that is not in the constant would be a mistake of ours; a null would hide it.
+_UNKNOWN = "CAST(raise_error(concat('no batch of the range: ', file_name)) AS BIGINT)"
 _ROWS = {
-    "seq": _SEQ,
+    "seq": f"if(calls.known <=> file_name, calls.seq, {_UNKNOWN})",
     "index": "index",
-    "ingestion_time": "timestamp_millis(times[range])",
-    "metadata": "metadata[range]",
+    "ingestion_time": "timestamp_millis(calls.times[range])",
+    "metadata": "calls.metadata[range]",
     "entry": "entry",
 }
 _GLOB = frozenset("*?[]{}\\")
@@ -58,6 +49,15 @@ _OPTIONS = {
     "ignoreCorruptFiles": "false",
     "mergeSchema": "false",
 }
+
+
+class _Calls(msgspec.Struct):
+    """One file of a range; as JSON, bytes are base64, which is what Spark takes for binary."""
+
+    known: str
+    seq: int
+    times: list[int]
+    metadata: list[bytes]
 
 
 def jvm_root(url: str) -> str | None:
@@ -83,10 +83,11 @@ def read_with_jvm(
     """The range's rows. Raises as ``read_footers`` does; what is wrong with the pages shows when it is computed."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    calls = _calls(spark, planned, read_footers(url, planned.descriptors, settings=settings))
+    slots = Slots([_name(descriptor) for descriptor in planned.descriptors])
+    text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), slots)
+    calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql("file_name"))]
     placed = _files(spark, root, planned.descriptors).selectExpr(*_PLACED)
-    joined = placed.join(F.broadcast(calls), F.expr(_SAME_HASH), "left")
-    return joined.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
+    return placed.select("*", calls.alias("calls")).selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
 
 
 def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) -> DataFrame:
@@ -94,18 +95,15 @@ def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) ->
     return spark.read.schema(_FILE_SCHEMA).options(**_OPTIONS).parquet(*paths)
 
 
-def _calls(spark: SparkSession, planned: Planned, ranges: list[list[Range]]) -> DataFrame:
-    """What the driver knows of each file, one row each."""
-    import pyspark
+def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], slots: Slots) -> str:
+    """What the driver knows of each file, at its slot."""
+    known: list[_Calls | None] = [None] * slots.size
+    for descriptor, calls in zip(planned.descriptors, ranges, strict=True):
+        times, metadata = [call.ingested_ms for call in calls], [call.metadata for call in calls]
+        name = _name(descriptor)
+        known[slots.of(name)] = _Calls(name, descriptor.seq, times, metadata)
+    return msgspec.json.encode(known).decode()
 
-    names = [descriptor.location.rpartition("/")[2] for descriptor in planned.descriptors]
-    sequences = [descriptor.seq for descriptor in planned.descriptors]
-    times = [[range_.ingested_ms for range_ in calls] for calls in ranges]
-    if int(pyspark.__version__.partition(".")[0]) >= 4:  # Arrow becomes part of the plan, and costs no job
-        metadata = [[range_.metadata for range_ in calls] for calls in ranges]
-        return spark.createDataFrame(pa.table([names, sequences, times, metadata], schema=_CALLS_ARROW))
-    rows = [
-        (name, seq, at, [bytearray(range_.metadata) for range_ in calls])
-        for name, seq, at, calls in zip(names, sequences, times, ranges, strict=True)
-    ]
-    return spark.createDataFrame(rows, _CALLS_SCHEMA, verifySchema=False)
+
+def _name(descriptor: Descriptor) -> str:
+    return descriptor.location.rpartition("/")[2]

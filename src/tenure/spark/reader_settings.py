@@ -15,9 +15,9 @@ _MIB = 1 << 20
 class ReaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver and a task may hold while a range is read."""
 
-    calls_bytes_max: int = 64 * _MIB
-    """Bytes of a range's footers, which tell of its produce calls and are sent to every executor; the JVM does not
-    read a range that has more."""
+    calls_bytes_max: int = 4 * _MIB
+    """Bytes of a range's footers, which tell of its produce calls and become part of the query's plan; the JVM does
+    not read a range that has more."""
     footers_max: int = 32
     """Footers that the driver reads at once."""
     tail_bytes: int = 64 * 1024
