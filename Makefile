@@ -15,7 +15,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-spark test-spark-matrix lock build clean
+.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -74,6 +74,9 @@ bench-buffer: $(READY) ## Measure the buffer on the local store, as ratios in on
 
 bench-timers: $(READY) ## Measure timers on Redis, as ratios in one run (ARGS=--quick is shorter)
 	$(BIN)/python -m bench.timers $(ARGS)
+
+bench-console: $(READY) ## Measure the console's page under load, as ratios in one run (ARGS=--quick is shorter)
+	$(BIN)/python -m bench.console $(ARGS)
 
 bench-spark: $(READY) ## Measure Spark on a buffer, as ratios in one run (ARGS=--quick is shorter)
 	$(BIN)/python -m bench.spark $(ARGS)

@@ -80,7 +80,7 @@ class Console:
 
     def act(self, node: str, deed: str) -> None:
         """Press a button of a worker."""
-        self.worker(node).get_by_role("button", name=deed, exact=True).click()
+        self.worker(node).get_by_role("button", name=f"{deed} for {node}", exact=True).click()
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)

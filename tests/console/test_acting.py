@@ -130,15 +130,6 @@ def test_light_and_dark_can_be_chosen_and_last(console: Console):
     expect(console.page.locator("html")).to_have_attribute("data-theme", chosen or "")
 
 
-def test_nothing_is_wider_than_a_phone(make_console: Callable[..., Console], queue: Queue):
-    queue.produce(*range(60))
-    queue.claim("a-worker-with-a-rather-long-name-that-does-not-fit", 3)
-    console = make_console(str(queue.client.base_url).rstrip("/"), viewport={"width": 360, "height": 740})
-    console.open(queue)
-    expect(console.cells("in_flight")).to_have_count(3)
-    assert console.page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
 def test_after_the_broker_restarts_the_page_is_right_again(make_console: Callable[..., Console], tmp_path: Path):
     with serving(tmp_path / "data") as first, first.client() as client:
         port = first.url.rpartition(":")[2]

@@ -56,7 +56,6 @@ export function fold(state, row) {
   const jobs = countOf(row.runs);
   FOLDS[row.event]?.(state, row, jobs);
   if (state.cells.size > 2 * (state.headMax + state.tailMax)) trim(state);
-  if (state.headEnd !== Infinity && headCount(state) < state.headMax / 2) state.unsure = true;
 }
 
 const FOLDS = {
@@ -203,8 +202,13 @@ function countOf(runs) {
   return jobs;
 }
 
+/** Whether the head has run low while more waits behind it. */
+export function isLow(state) {
+  return state.headEnd !== Infinity && headCount(state) < state.headMax / 2;
+}
+
 /** How many cells are known at the head. */
-export function headCount(state) {
+function headCount(state) {
   if (state.headEnd === Infinity) return state.cells.size;
   let count = 0;
   for (const seq of state.cells.keys()) {

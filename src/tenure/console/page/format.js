@@ -1,8 +1,10 @@
 // Numbers, times and bytes as people read them. Pure.
 
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
 /** 12,345 */
 export function whole(value) {
-  return Math.round(value).toLocaleString("en-US");
+  return WHOLE.format(value);
 }
 
 /** 950, 12.3k, 4.5M */

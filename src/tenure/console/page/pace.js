@@ -1,25 +1,39 @@
 // Drawing at the page's own pace: at most once a frame, and less often when a frame is costly.
 
-const REST = 8; // a drawing that took 1 ms is followed by at least 8 ms without one
+const REST = 8; // a frame that took 1 ms is followed by at least 8 ms without one
+const REST_MS_MAX = 500;
 
 /** A function that asks for `draw` to be called soon; however often it is called, the main thread stays free. */
 export function paced(draw) {
   let asked = false;
-  let notBefore = 0;
+  let resting = false;
+  const rested = () => {
+    resting = false;
+    if (asked) requestAnimationFrame(frame);
+  };
   const frame = () => {
-    const now = performance.now();
-    if (now < notBefore) {
-      setTimeout(() => requestAnimationFrame(frame), notBefore - now);
-      return;
-    }
     asked = false;
-    draw();
-    const end = performance.now();
-    notBefore = end + Math.min(REST * (end - now), 500);
+    resting = true;
+    const start = performance.now();
+    try {
+      draw();
+    } finally {
+      behindFrame(() => setTimeout(rested, Math.min(REST * (performance.now() - start), REST_MS_MAX)));
+    }
   };
   return () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(frame);
+    if (!resting) requestAnimationFrame(frame);
   };
+}
+
+/** Call back once the frame is drawn: a message waits for style, layout and paint, which cost more than the scripts. */
+function behindFrame(callback) {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    port1.close();
+    callback();
+  };
+  port2.postMessage(null);
 }

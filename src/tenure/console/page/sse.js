@@ -7,13 +7,14 @@ export async function* frames(path, { lastId, signal }) {
   const headers = { accept: "text/event-stream" };
   if (lastId) headers["last-event-id"] = lastId;
   const response = await open("GET", path, { headers, signal });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
   const parser = new Parser();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      yield parser.take(value);
+      yield parser.take(decoder.decode(value, { stream: true }));
     }
   } finally {
     reader.cancel().catch(() => {});

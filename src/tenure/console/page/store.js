@@ -1,7 +1,7 @@
 // One queue as it stands: a snapshot, the events over it, and when to look again. See docs/design/console.md.
 
 import { ApiError, call, topicPath } from "./api.js";
-import { fold, fromSnapshot } from "./fold.js";
+import { fold, fromSnapshot, isLow } from "./fold.js";
 import { Rates } from "./rates.js";
 import { frames } from "./sse.js";
 
@@ -163,7 +163,7 @@ export class QueueStore {
 
   /** After a change: draw, and plan the next look. */
   #settle() {
-    if (this.state.unsure) this.look();
+    if (this.state.unsure || isLow(this.state)) this.look();
     clearTimeout(this.#timers.time);
     if (this.state.nextAt !== null) {
       const wait = Math.max(this.state.nextAt - this.now() + 15, 15);

@@ -15,7 +15,7 @@ export function queuePanel(label, { store, actors }) {
   const lane = strip({ onOpen: (seq) => job.open(seq) });
   const job = jobPanel(store.topic, { actions: () => [], onClose: () => job.close(), now: () => store.now() });
   const off = (deed, words) => h("button", { type: "button", disabled: true }, words); // in a scene the steps act
-  const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off, byName: true });
+  const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off });
   const counts = h("span", { class: "hint counts" });
   const status = h("p", { class: "bad", hidden: true });
   const head = h("div", { class: "row head" }, h("h2", {}, label), h("span", { class: "hint" }, "the head is on the left"), h("span", { class: "spring" }), counts);

@@ -131,6 +131,7 @@ class QueueView {
     const now = store.now();
     const calm = store.rows - this.rowsDrawn > CALM_ROWS;
     this.rowsDrawn = store.rows;
+    this.element.classList.toggle("calm", calm);
     this.counts.draw(store.state, store.rates, now);
     this.strip.draw(store.state, { now, calm, rate: store.rates.rate("produced", now) });
     this.workers.draw(store.state, this.actors, now);
@@ -152,11 +153,8 @@ class QueueView {
   tick() {
     const { store } = this;
     if (store.state === null || document.hidden) return;
-    const now = store.now();
-    this.strip.tick(now);
-    this.counts.draw(store.state, store.rates, now);
-    this.workers.draw(store.state, this.actors, now);
-    this.plots.draw(store.rates, now);
+    this.plots.draw(store.rates, store.now());
+    this.draw();
   }
 
   async measure() {
@@ -167,6 +165,7 @@ class QueueView {
     }
     const { state } = this.store;
     if (state === null) return;
+    this.letters.load(state.config.dead_letter); // letters that were redriven or deleted elsewhere
     const queue = { ...state.counts, oldest_ready_ms: state.oldestReadyMs };
     this.ages = [...this.ages, state.oldestReadyMs].slice(-AGES_KEPT);
     drawAlarms(this.alarms, warnings({ queue, meters: this.meters, config: state.config, ages: this.ages }));
@@ -181,7 +180,7 @@ class QueueView {
   closeJob() {
     const { seq } = this.job;
     this.job.close();
-    if (seq !== null) this.strip.element.querySelector(`[data-seq="${seq}"]`)?.focus();
+    if (seq !== null) this.strip.focus(seq);
   }
 
   jobActions(job) {

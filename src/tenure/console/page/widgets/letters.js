@@ -11,26 +11,46 @@ import { payloadBlock } from "./job.js";
 import { tell } from "./toast.js";
 
 const SHOWN_MAX = 24;
+const REST_MS = 500; // between two readings that follow each other at once
 
-/** The strip of a dead-letter topic; `load()` reads it again. */
+/** The strip of a dead-letter topic; `load()` reads it again, as often as it is asked and no more than twice a second. */
 export function letters(queue) {
   const element = h("section", { class: "card letters", "aria-label": "Dead letters", hidden: true });
   let topic = null;
-  let loading = false;
+  let loading = null;
+  let again = false;
+  let drawn = ""; // what is on the page, as `${topic}/${count}/${head_seq}`
 
   async function load(name) {
     topic = name;
     element.hidden = topic === null;
-    if (topic === null || loading) return;
+    if (topic === null) return;
     const why = obstacle(["read"], topic);
     if (why !== null) return swap(element, heading(0), h("p", { class: "hint" }, why));
-    loading = true;
+    again = loading !== null; // what is being read may be older than what was asked for
+    loading ??= readAll().finally(() => (loading = null));
+    await loading;
+  }
+
+  async function readAll() {
+    await readOnce();
+    while (again) {
+      again = false;
+      await new Promise((resume) => setTimeout(resume, REST_MS));
+      await readOnce();
+    }
+  }
+
+  async function readOnce() {
     try {
-      draw(await read(topic));
+      const { count, head_seq: head } = await call("GET", topicPath(topic, "?touch=false"));
+      const now = `${topic}/${count}/${head}`;
+      if (now === drawn) return;
+      draw({ count, letters: count ? await read(topic, count, head) : [] });
+      drawn = now;
     } catch (error) {
+      drawn = "";
       draw(error.status === 404 ? { count: 0, letters: [] } : { count: 0, letters: [], error });
-    } finally {
-      loading = false;
     }
   }
 
@@ -85,14 +105,12 @@ export function letters(queue) {
 }
 
 /** The newest letters; the payload of each stays text. */
-async function read(topic) {
-  const { count, head_seq: head } = await call("GET", topicPath(topic, "?touch=false"));
-  if (!count) return { count, letters: [] };
+async function read(topic, count, head) {
   const body = { from_seq: 0, limit: SHOWN_MAX, include_tags: true };
   let text = await ask("POST", topicPath(topic, "/diff"), { body: { ...body, from_seq: Math.max(0, head - SHOWN_MAX) } });
   if (JSON.parse(text).records.length < Math.min(count, SHOWN_MAX) / 2) text = await ask("POST", topicPath(topic, "/diff"), { body });
   const records = split(member(text, "records")).map((raw) => ({ ...JSON.parse(raw), raw: member(raw, "data") }));
-  return { count, letters: records.reverse() };
+  return records.reverse();
 }
 
 /** The items of a JSON array as text. */

@@ -45,6 +45,8 @@ export function strip({ onOpen }) {
     const { now, calm, rate } = options;
     const items = choose(state, columns);
     lane.classList.toggle("moving", !calm);
+    const focused = seqOf(document.activeElement);
+    if (calm) handOver([...items.head, ...items.tail]);
     let slot = 0;
     let before = null;
     const seen = new Set();
@@ -62,8 +64,9 @@ export function strip({ onOpen }) {
     say(producer.lastChild, rate ? perSecond(rate) : "");
     mark(producer, "data-busy", rate ? "yes" : null);
     empty.hidden = total(state) > 0;
-    for (const [seq, found] of cells) if (!seen.has(seq)) leave(seq, found, calm);
+    for (const [seq, found] of cells) if (!seen.has(seq)) leave(seq, found);
     lane.style.height = `${(Math.floor((slot + PRODUCER_SLOTS - 1) / columns) + 1) * PITCH}px`;
+    if (focused !== null) focus(focused);
     keepFocusable(lane);
 
     function place(job, at, neighbour) {
@@ -88,20 +91,39 @@ export function strip({ onOpen }) {
     if (element.style.transform !== at) element.style.transform = at;
   }
 
-  function leave(seq, found, calm) {
+  /** In a storm nothing is seen to move: the cells stay where they are and get other jobs, which costs far less. */
+  function handOver(jobs) {
+    const spare = [...cells].sort(([one], [other]) => one - other).map(([, found]) => found);
+    cells.clear();
+    for (const found of spare.splice(jobs.length)) found.element.remove();
+    spare.forEach((found, i) => cells.set(jobs[i].seq, found));
+  }
+
+  function leave(seq, found) {
     cells.delete(seq);
-    if (calm) {
-      found.element.remove();
-      return;
-    }
     found.element.classList.add("leave");
     found.element.removeAttribute("data-seq");
     setTimeout(() => found.element.remove(), LEAVE_MS);
   }
 
+  function seqOf(element) {
+    return lane.contains(element) && element.dataset.seq ? Number(element.dataset.seq) : null;
+  }
+
+  /** Put the focus on a job; where it is gone, on the one that took its place. */
+  function focus(seq) {
+    const near = [...cells.keys()].filter((known) => known >= seq);
+    const found = cells.get(near.length ? Math.min(...near) : Math.max(...cells.keys()))?.element;
+    if (found === undefined || found === document.activeElement) return;
+    for (const other of lane.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+    found.tabIndex = 0;
+    found.focus({ preventScroll: true });
+  }
+
   return {
     element: lane,
     draw,
+    focus,
     tick: (now) => cells.forEach((found) => found.tick(now)),
     stop: () => observer.disconnect(),
   };

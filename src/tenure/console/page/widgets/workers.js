@@ -1,14 +1,15 @@
 // Workers, stacked: who holds what and until when, and what this page may do in their place.
 
-import { h, keyed, mark, say, swap } from "../dom.js";
+import { h, keyed, mark, say } from "../dom.js";
 import { duration, whole } from "../format.js";
 import { ring } from "./ring.js";
 
 const CARDS_MAX = 40;
 const CHIPS_MAX = 12;
+const BY_NAME = new Intl.Collator("en-US", { numeric: true });
 
-/** The stack; `draw(state, actors, now)`. `onAct(deed, worker)` and `onOpen(seq)` are called on clicks. `byName` keeps everybody in place. */
-export function workers({ onAct, onOpen, button, byName = false }) {
+/** The stack; `draw(state, actors, now)`. `onAct(deed, worker)` and `onOpen(seq)` are called on clicks. */
+export function workers({ onAct, onOpen, button }) {
   const list = h("div", { class: "workers", role: "list", "aria-label": "Workers" });
   const note = h("p", { class: "empty" }, "Nobody holds a job.");
   const element = h("div", {}, list, note);
@@ -16,7 +17,6 @@ export function workers({ onAct, onOpen, button, byName = false }) {
 
   function draw(state, actors, now) {
     const found = collect(state, actors);
-    if (byName) found.sort((one, other) => (one.node < other.node ? -1 : 1));
     note.hidden = found.length > 0 && !state.leasesPartial;
     say(note, found.length ? "More leases are live than are shown here." : "Nobody holds a job.");
     keyed(list, cards, found.slice(0, CARDS_MAX), {
@@ -28,7 +28,7 @@ export function workers({ onAct, onOpen, button, byName = false }) {
   return { element, draw };
 }
 
-/** Workers with what they hold: holders first, then the page's own that are idle. */
+/** Workers with what they hold, and the page's own that are idle. */
 function collect(state, actors) {
   const byNode = new Map();
   const of = (node) => {
@@ -48,7 +48,7 @@ function collect(state, actors) {
     worker.stream = actors.streams.get(worker.node) ?? null;
     worker.lost = actors.lost.get(worker.node) ?? [];
   }
-  return [...byNode.values()];
+  return [...byNode.values()].sort((one, other) => BY_NAME.compare(one.node, other.node)); // so that cards stay in place
 }
 
 function card(worker, { onAct, onOpen, button }) {
@@ -56,7 +56,7 @@ function card(worker, { onAct, onOpen, button }) {
   const dial = ring();
   const name = h("b", { class: "name" }, worker.node);
   const state = h("span", { class: "hint" });
-  const chips = h("div", { class: "chips" });
+  const chips = chipsOf(onOpen);
   const lost = h("p", { class: "bad", hidden: true });
   const act = (deed) => () => onAct(deed, now);
   const row = h(
@@ -70,14 +70,15 @@ function card(worker, { onAct, onOpen, button }) {
     h("button", { type: "button", class: "quiet", "data-deed": "dismiss", on: { click: act("dismiss") } }, "Dismiss"),
   );
   const buttons = Object.fromEntries([...row.children].map((one) => [one.textContent.toLowerCase(), one]));
-  const element = h("div", { class: "worker", role: "listitem", "data-worker": worker.node }, h("div", { class: "row" }, dial.element, h("div", {}, name, state)), chips, lost, row);
+  for (const one of row.children) one.setAttribute("aria-label", `${one.textContent} for ${worker.node}`); // many have the same words
+  const element = h("div", { class: "worker", role: "listitem", "aria-label": worker.node, "data-worker": worker.node }, h("div", { class: "row" }, dial.element, h("div", {}, name, state)), chips.element, lost, row);
   const draw = (found, at) => {
     now = found;
     const left = found.held ? `, ${duration(Math.max(0, found.deadline - at))} left` : "";
     say(state, found.held ? `holds ${whole(found.held)}${left}` : found.stream ? "waits for jobs" : "idle");
     dial.draw(found.held ? found : { node: found.node, since: 0, deadline: 0 }, at);
     mark(element, "data-held", found.held);
-    drawChips(chips, found, onOpen);
+    chips.draw(found);
     lost.hidden = found.lost.length === 0;
     say(lost, `Got ${names(found.lost)} with auto-ack: the broker has deleted it already.`);
     for (const deed of ["ack", "nack", "extend"]) buttons[deed].hidden = found.held === 0;
@@ -93,11 +94,27 @@ export function names(seqs) {
   return seqs.length > 5 ? `${some} and ${seqs.length - 5} more` : some;
 }
 
-function drawChips(root, { seqs, held }, onOpen) {
-  const words = `${seqs.join()}/${held}`;
-  if (root.dataset.words === words) return;
-  root.dataset.words = words;
-  const chips = seqs.map((seq) => h("button", { type: "button", class: "chip", on: { click: () => onOpen(seq) } }, `#${seq}`));
-  const rest = held - seqs.length;
-  swap(root, ...chips, rest > 0 ? h("span", { class: "hint" }, `and ${whole(rest)} more`) : null);
+/** The jobs that a worker holds, to be opened. Buttons are kept and renamed: in a storm they change all the time. */
+function chipsOf(onOpen) {
+  const more = h("span", { class: "hint" });
+  const element = h("div", { class: "chips" }, more);
+  const buttons = [];
+  const add = () => {
+    const button = h("button", { type: "button", class: "chip", on: { click: () => onOpen(Number(button.dataset.seq)) } });
+    more.before(button);
+    buttons.push(button);
+  };
+  const draw = ({ seqs, held }) => {
+    while (buttons.length < seqs.length) add();
+    buttons.forEach((button, i) => {
+      button.hidden = i >= seqs.length;
+      if (button.hidden) return;
+      mark(button, "data-seq", seqs[i]);
+      say(button, `#${seqs[i]}`);
+    });
+    element.hidden = held === 0;
+    more.hidden = held <= seqs.length;
+    say(more, `and ${whole(held - seqs.length)} more`);
+  };
+  return { element, draw };
 }

@@ -1,0 +1,222 @@
+"""`make bench-console`: the console's page under load against its bars; browser, broker and load on the same cores.
+
+Two brokers get the same load. One never has a page open; the other has the page of the queue in a real browser. An
+event is a row of `/events` (see `bench.console_load`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import CDPSession, Page, sync_playwright
+
+from bench.console_load import BACKLOG, JOBS, TOPIC
+from bench.http import Client, process, tenure
+from bench.measure import Row, calibrate, report
+from tests.console.browser import chromium
+from tests.console.shown import agree
+
+RATE = 5_000
+STRETCHES = 3
+"""The load rests after each, so that page and API can be held against each other in between."""
+SETTLED_S = 1.0
+CONFIG = {"type": "queue", "durability": "disk", "lease_ms": 600_000, "dead_letter": f"{TOPIC}.dead"}
+
+
+class Broker:
+    """A server with a queue that has a backlog, its process, and a load that waits to be told."""
+
+    def __init__(self, port: int, pid: int, load: subprocess.Popen[str]) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._pid = pid
+        self._load = load
+        self._client = Client(port)
+        self.ask("PUT", f"/v0/topics/{TOPIC}", CONFIG)
+        for _ in range(BACKLOG // 10):
+            self._client.call("POST", f"/v0/topics/{TOPIC}?return_seqs=false", JOBS)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON that the API answers."""
+        return json.loads(self._client.call(method, path, b"" if body is None else json.dumps(body).encode()))
+
+    def begin(self, rate: float, seconds: float) -> None:
+        """Start a stretch of load; `ended` tells how it went."""
+        assert self._load.stdin is not None
+        print(rate, seconds, file=self._load.stdin, flush=True)
+
+    def ended(self) -> tuple[int, float]:
+        """Events and seconds of the stretch."""
+        assert self._load.stdout is not None
+        line = self._load.stdout.readline()
+        if not line:
+            raise SystemExit("the load broke off")
+        said = json.loads(line)
+        return said["events"], said["seconds"]
+
+    def cpu_s(self) -> float:
+        """Processor seconds of the broker so far."""
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def broker() -> Iterator[Broker]:
+    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home, process(*tenure(home)) as (port, pid):
+        command = [sys.executable, "-m", "bench.console_load", str(port)]
+        load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert load.stdin is not None
+        try:
+            yield Broker(port, pid, load)
+        finally:
+            load.stdin.close()
+            load.wait(20)
+
+
+class Tab:
+    """A page, and how busy its main thread is."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._devtools: CDPSession = page.context.new_cdp_session(page)
+        self._devtools.send("Performance.enable")
+
+    def open(self, url: str, view: str = "") -> None:
+        self.page.goto(f"{url}/#/{view}")
+        self.page.locator(".status[data-status=live]" if view else ".card.queue").wait_for()
+
+    def leave(self) -> None:
+        self.page.goto("about:blank")
+
+    def busy_s(self) -> tuple[float, float]:
+        """Seconds in which the main thread did anything, and the browser's clock."""
+        found = self._devtools.send("Performance.getMetrics")["metrics"]
+        metrics = {metric["name"]: metric["value"] for metric in found}
+        return metrics["TaskDuration"], metrics["Timestamp"]
+
+
+class Paced:
+    """What was seen while the load came at its pace."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.busy: list[float] = []
+        self.cpu_s = 0.0
+        self.settled_s: list[float] = []
+        self.differences: list[str] = []
+
+    @property
+    def rate(self) -> float:
+        return sum(self.rates) / len(self.rates)
+
+
+def paced(target: Broker, seconds: float, tab: Tab | None = None, *, compare: bool = True) -> Paced:
+    """Load at the pace, in stretches; after each one the page is held against the API."""
+    found = Paced()
+    for _ in range(STRETCHES):
+        cpu_s, busy = target.cpu_s(), tab.busy_s() if tab else (0.0, 0.0)
+        target.begin(RATE, seconds / STRETCHES)
+        if tab is not None:
+            tab.page.wait_for_timeout(seconds / STRETCHES * 1_000)
+            now = tab.busy_s()
+            found.busy.append((now[0] - busy[0]) / (now[1] - busy[1]))
+        events, took_s = target.ended()
+        found.rates.append(events / took_s)
+        found.cpu_s += target.cpu_s() - cpu_s
+        if tab is not None and compare:
+            settled_s, differences = agree(tab.page, target.ask, TOPIC, within_s=10)
+            found.settled_s.append(settled_s)
+            found.differences += differences
+        else:
+            time.sleep(1)
+    return found
+
+
+def unpaced(bare: Broker, watched: Broker, tab: Tab, *, turns: int, seconds: float) -> tuple[float, float]:
+    """Events per second as fast as answers come, without and with the page: medians, taken in turns."""
+    without: list[float] = []
+    with_page: list[float] = []
+    for _ in range(turns):
+        tab.leave()
+        for target, rates in ((bare, without), (watched, with_page)):
+            if target is watched:
+                tab.open(watched.url, f"queue/{TOPIC}")
+            target.begin(0, seconds)
+            if target is watched:
+                tab.page.wait_for_timeout(seconds * 1_000)
+            events, took_s = target.ended()
+            rates.append(events / took_s)
+    return sorted(without)[turns // 2], sorted(with_page)[turns // 2]
+
+
+def measure(tab: Tab, *, quick: bool) -> list[Row]:
+    seconds, turns = (6.0, 3) if quick else (30.0, 5)
+    with ExitStack() as stack:
+        bare, watched = stack.enter_context(broker()), stack.enter_context(broker())
+        alone = paced(bare, seconds)
+        tab.open(watched.url, f"queue/{TOPIC}")
+        first = _event_number(watched)
+        seen = paced(watched, seconds, tab)
+        rows = _event_number(watched) - first
+        tab.open(watched.url)
+        overview = paced(watched, seconds / 2, tab, compare=False)
+        fast, fast_seen = unpaced(bare, watched, tab, turns=turns, seconds=3 if quick else 5)
+        _, differences = agree(tab.page, watched.ask, TOPIC, within_s=10)
+    print(f"rows of /events while the page was open: {rows:,} in {seconds:.0f} s of load")
+    print(f"broker: {alone.cpu_s:.1f} s of processor time without the page, {seen.cpu_s:.1f} s with it")
+    for difference in seen.differences + differences:
+        print(f"differs: {difference}")
+    return [
+        _share("events/s at the pace, with the page against without", seen.rate, alone.rate),
+        _share("events/s unpaced, with the page against without", fast_seen, fast),
+        _busy("main thread busy, page of the queue", seen.busy),
+        _busy("main thread busy, page of all queues", overview.busy),
+        (
+            "page equals API after each stretch and at the end",
+            f"{len(seen.settled_s)} + 1 looks, {max(seen.settled_s):.2f} s at most",
+            f"≤ {SETTLED_S:.0f} s",
+            not seen.differences and not differences and max(seen.settled_s) <= SETTLED_S,
+        ),
+    ]
+
+
+def _event_number(target: Broker) -> int:
+    event_id: str = target.ask("GET", f"/v0/topics/{TOPIC}/strip?head=1")["event_id"]
+    return int(event_id.rpartition("-")[2])
+
+
+def _share(what: str, seen: float, alone: float) -> Row:
+    share = seen / alone
+    return what, f"{share:.2f} ({seen:,.0f} / {alone:,.0f})", "≥ 0.90", share >= 0.9
+
+
+def _busy(what: str, busy: list[float]) -> Row:
+    mean, most = sum(busy) / len(busy), max(busy)
+    return what, f"{mean:.0%} (at most {most:.0%})", "< 50 %", most < 0.5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter stretches of load")
+    quick = parser.parse_args().quick
+    print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        rows = measure(Tab(browser.new_page(viewport={"width": 1440, "height": 900})), quick=quick)
+        browser.close()
+    report(f"the console at {RATE:,} events/s", rows)
+    raise SystemExit(0 if all(met for *_, met in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
