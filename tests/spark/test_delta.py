@@ -171,6 +171,17 @@ def test_columns_join_a_table_unless_that_is_switched_off(spark: SparkSession, t
     assert refused.value.code == "sink_rejected"
 
 
+@pytest.mark.parametrize("merge_keys", [(), ("id",)])
+def test_a_value_that_fails_in_a_task_is_refused_for_good(
+    spark: SparkSession, tmp_path: Path, merge_keys: tuple[str, ...]
+):
+    """Else a job that follows would try it for ever."""
+    bad = spark.range(3).selectExpr("id", "id AS _seq", "id AS _index", "CAST(concat('x', id) AS INT) AS number")
+    with pytest.raises(Invalid, match="CAST_INVALID_INPUT") as refused:
+        DeltaSink(tmp_path / "values", merge_keys=merge_keys).write(bad, commit(0, 0))
+    assert refused.value.code == "sink_rejected"
+
+
 @pytest.mark.full
 def test_a_table_may_be_told_by_its_name(spark: SparkSession, tmp_path: Path):
     spark.sql(f"CREATE DATABASE IF NOT EXISTS tenure_named LOCATION '{tmp_path / 'named'}'")

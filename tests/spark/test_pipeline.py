@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tenure.buffer import stat
-from tenure.errors import Conflict, Invalid
+from tenure.cli.app import app
+from tenure.errors import Conflict, Invalid, LeaseLost, Overloaded
 from tenure.spark.pipeline import read_pipeline
 from tenure.spark.pipeline.outputs import Outputs
 from tenure.spark.pipeline.record import Run, last_run
@@ -107,6 +109,52 @@ def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     assert rows(spark, home / "tables/orders", "id") == [(6,)]
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 2
     assert len(rows(spark, home / "tables/expectations", "low")) == 3
+
+
+def test_a_run_says_what_it_waits_for_and_goes_on(
+    spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tenure.spark.sinks.file_table import FileTable
+
+    file = written(home, filled(FIRST))
+    write, refusals = FileTable.write, ["again", "again"]
+
+    def busy(self: FileTable, frame: Any, commit: Any) -> None:
+        if self.name == "orders" and refusals:
+            refusals.pop()
+            raise Overloaded("others commit to the table all the time", code="table_busy")
+        write(self, frame, commit)
+
+    told: list[str] = []
+
+    def look(run: Run, _lag: int) -> None:
+        if run.waiting is not None and run.waiting.attempts == 2:
+            told.append(CliRunner().invoke(app, ["pipeline", "status", str(file)]).output)
+
+    monkeypatch.setattr(FileTable, "write", busy)
+    run = ran(spark, file, on_range=look)
+    assert (run.state, run.ranges, run.retries, run.waiting) == ("done", 1, 2, None)
+    assert "last run: running" in told[0]
+    assert "it waits, and tries again: 1 attempt since" in told[0]
+    assert "because: others commit to the table all the time" in told[0]
+
+
+def test_an_error_of_ours_that_a_task_raised_is_told_as_it_is(spark: SparkSession, home: Path, filled: Filled) -> None:
+    steps = "def fails(frame):\n    def rows(parts):\n        from tenure.errors import LeaseLost\n\n"
+    steps += "        yield from parts\n        raise LeaseLost('somebody else has it')\n\n"
+    (home / "failing_step_of_tests.py").write_text(steps + "    return frame.mapInArrow(rows, frame.schema)\n")
+    text = PIPELINE.replace("orders_steps_of_tests:with_cents", "failing_step_of_tests:fails")
+    with pytest.raises(LeaseLost, match=r"^somebody else has it$") as caught:
+        ran(spark, written(home, filled(FIRST), text))
+    assert caught.value.code == "fenced"
+
+
+def test_a_pipeline_without_its_buffer_leaves_nothing_where_one_may_be_made(home: Path) -> None:
+    file = written(home, (home / "to-come").as_uri())
+    done = CliRunner().invoke(app, ["pipeline", "run", str(file)])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"tenure: there is no buffer at {(home / 'to-come').as_uri()}: check where it is")
+    assert not (home / "to-come").exists()
 
 
 @pytest.mark.parametrize("otherwise", ["drop", "fail"])

@@ -146,6 +146,8 @@ class _Listening:
         left = f", {count(lag_batches, 'batch', 'batches')} to come" if lag_batches else ""
         entries = count(run.figures.entries, "entry", "entries")
         waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
+        if run.waiting is not None and run.waiting.attempts == 1:
+            note(f"this is refused for now, and tried again: {run.waiting.message}")
         self._tell(f"{count(run.ranges, 'range')}, {entries}, {run.entries_per_s:,.0f} a second{left}{clean(waits)}")
 
     def _listen(self) -> None:

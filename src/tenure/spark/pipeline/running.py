@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from tenure import errors
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
 from tenure.clock import SystemClock
-from tenure.errors import Conflict, Invalid, TenureError
+from tenure.errors import Conflict, Invalid, LeaseLost, TenureError
 from tenure.spark.ingesting import follow, ingest
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
@@ -34,6 +36,7 @@ OnRun = Callable[[Run, int], None]
 """Told of a run after every range and whenever it waits, with the number of batches that are still to come."""
 
 _NOTE_EVERY_MS: Final = 5_000
+_OURS: Final = re.compile(r"\btenure\.(?:[a-z_]+\.)*(\w+): (.+)")
 _REASON_MAX: Final = 400
 
 
@@ -111,10 +114,10 @@ def run_pipeline(
 ) -> Run:
     """Run a pipeline as its schedule says, until everything is written or ``stop`` is set, between two ranges.
 
-    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started
-    and the pipeline could be planned. Raises Invalid where Spark does not start or the pipeline cannot be planned
-    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was written
-    stays, and the next run goes on behind it.
+    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started.
+    Raises NotFound (``no_buffer``), Invalid where Spark does not start or the pipeline cannot be planned
+    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was
+    written stays, and the next run goes on behind it.
     """
     schedule = _schedule(pipeline, options)
     outputs = Outputs(pipeline)
@@ -204,8 +207,8 @@ def _guarded(
     with _noted(pipeline, run, stop=stop, tell=on_range) as running:
         session = spark or opened(pipeline, outputs, options)
         try:
-            outputs.planned(empty_range(session))
             on_start(session)
+            outputs.planned(empty_range(session))
             work(session, running)
         finally:
             if spark is None:
@@ -232,9 +235,14 @@ def _noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) 
         running.end("stopped" if stop.is_set() else "done")
 
 
-def _failure(run: Run, error: Exception) -> Conflict:
-    """One line about what Spark gave up over."""
-    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+def _failure(run: Run, error: Exception) -> TenureError:
+    """One line about what Spark gave up over; an error of ours that a task raised is that error again."""
+    told = str(error)
+    ours = _OURS.search(told)
+    kind = getattr(errors, ours[1], None) if ours is not None else None
+    if ours is not None and isinstance(kind, type) and issubclass(kind, TenureError):
+        return kind(ours[2][:_REASON_MAX].strip(), code="fenced" if kind is LeaseLost else "pipeline_failed")
+    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
     behind = "" if run.high is None else f" behind batch {run.high}"
     return Conflict(

@@ -78,7 +78,10 @@ def stream(
         query = retrying(partial(start, spark, pipeline, sink, {"availableNow": True} if once else every))
         while query.isActive and not stop.wait(_LOOK_EVERY_S):
             pass
-        _stop_when_idle(query)
+        _wait_until_idle(query)
+        if query.isActive:
+            query.stop()
+            return  # what it was at, if anything, is run again
         error = sink.raised or query.exception()
         if error is not None:
             raise error
@@ -114,10 +117,8 @@ def _teller(on_range: OnRange) -> Callable[[Commit], None]:
     return tell
 
 
-def _stop_when_idle(query: StreamingQuery) -> None:
-    """Let a micro-batch that is under way come to its end, for a while; one that is cut off is only run again."""
+def _wait_until_idle(query: StreamingQuery) -> None:
+    """Let a micro-batch that is under way come to its end, for a while."""
     until_s = time.monotonic() + _IDLE_WITHIN_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
         time.sleep(_LOOK_EVERY_S)
-    if query.isActive:
-        query.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,10 @@ _OF_THE_ROWS = frozenset(
         *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
         *("DateTimeException", "NumberFormatException", "ArrayIndexOutOfBoundsException", "SparkRuntimeException"),
     }
+)
+# A task's, which Spark tells as the cause of a job that was aborted: a value that cannot be cast, a function that fails.
+_OF_A_VALUE = re.compile(
+    r"\b(?:Spark)?(?:Arithmetic|DateTime|NumberFormat|ArrayIndexOutOfBounds|SparkRuntime|Python)Exception: "
 )
 # Another writer came first. Delta's conditions, and the names of Iceberg's exceptions; both stand in the text.
 _BUSY = (
@@ -37,7 +42,7 @@ def refusal(error: Exception, commit: Commit) -> TenureError:
     reason = text.partition("\n\tat ")[0].strip()[:_REASON_CHARS_MAX]  # without Java's stack
     if any(sign in condition_of(error) or sign in text for sign in _BUSY):
         return Overloaded(f"another writer changed the table while {commit} was written", code="table_busy")
-    if _OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__}:
+    if _OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__} or _OF_A_VALUE.search(text):
         return Invalid(f"the table cannot take the rows of {commit}: {reason}", code="sink_rejected")
     return Indeterminate(f"{commit} was not seen in the table, where its write failed: {reason}")
 
