@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
+from typer.testing import CliRunner
 
+from tenure.cli.app import app
 from tests.cli.blocks import ROOT
-from tests.cli.conftest import Tenure
 
 PAGE = (ROOT / "docs" / "reference" / "command-line.md").read_text()
 COMMON = {"--url", "--key-file", "--timeout", "--json"}
@@ -21,28 +23,28 @@ def sections() -> dict[str, str]:
     return dict(re.findall(r"^### `tenure ([\w ]+)`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def commands(tenure: Tenure, *group: str) -> list[str]:
+def commands(*group: str) -> list[str]:
     """The commands as the help lists them, those of a group in its place."""
-    listed = re.findall(
-        r"^  (\w+) ", helped(tenure, *group).partition("Commands:")[2].partition("\n\n")[0], re.MULTILINE
-    )
-    return [found for name in listed for found in commands(tenure, *group, name)] if listed else [" ".join(group)]
+    listed = re.findall(r"^  (\w+) ", helped(*group).partition("Commands:")[2].partition("\n\n")[0], re.MULTILINE)
+    return [found for name in listed for found in commands(*group, name)] if listed else [" ".join(group)]
 
 
-def helped(tenure: Tenure, *command: str) -> str:
-    done = tenure(*command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
+@cache
+def helped(*command: str) -> str:
+    """The help as the command prints it, without a process for each."""
+    done = CliRunner().invoke(app, [*command, "--help"], prog_name="tenure")
+    assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
 
-def options(tenure: Tenure, command: str) -> set[str]:
+def options(command: str) -> set[str]:
     """The options as the help lists them, without --help."""
-    shown = _OPTION.findall(helped(tenure, *command.split()).partition("Options:")[2])
+    shown = _OPTION.findall(helped(*command.split()).partition("Options:")[2])
     return {word for row in shown for word in re.findall(r"--?[a-z][\w-]*", row)} - {"--help", "-h"}
 
 
-def test_every_command_has_a_section_and_every_section_a_command(tenure: Tenure):
-    found = commands(tenure)
+def test_every_command_has_a_section_and_every_section_a_command():
+    found = commands()
     assert len(found) > 15
     assert set(sections()) == set(found)
     for name in found:
@@ -50,10 +52,10 @@ def test_every_command_has_a_section_and_every_section_a_command(tenure: Tenure)
 
 
 @pytest.mark.parametrize("command", sorted(sections()))
-def test_every_option_is_listed_and_no_other(tenure: Tenure, command: str):
+def test_every_option_is_listed_and_no_other(command: str):
     text = sections()[command]
     listed = set(re.findall(r"(?<![\w-])(--?[a-z][\w-]*)(?=[`, ])", " ".join(re.findall(r"`[^`]+`", text))))
-    has = options(tenure, command)
+    has = options(command)
     common = COMMON if has >= COMMON else set()
     assert has - common - listed == set(), "not on the page"
     assert listed - has == set(), "on the page only"
@@ -64,6 +66,6 @@ def test_the_common_options_are_explained_once():
     assert set(re.findall(r"^\| `(--[\w-]+)`", text, re.MULTILINE)) == COMMON
 
 
-def test_every_command_that_gives_an_answer_gives_it_as_json_too(tenure: Tenure):
-    without = {name for name in commands(tenure) if "--json" not in options(tenure, name)}
+def test_every_command_that_gives_an_answer_gives_it_as_json_too():
+    without = {name for name in commands() if "--json" not in options(name)}
     assert without == WITHOUT_JSON

@@ -7,6 +7,7 @@ so do its first jobs. A module that needs other settings says so: ``CONF = {"spa
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,9 @@ LEFT_OPEN = (
     "ignore:unclosed file <_io.BufferedWriter:ResourceWarning",
     "ignore:Exception ignored in.*<socket:pytest.PytestUnraisableExceptionWarning",
 )
+
+# Every JVM that a test starts lives for a short time: what its better compiler does would not pay, on the same cores.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 Filled = Callable[..., str]
 

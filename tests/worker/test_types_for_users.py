@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+CACHE = Path(__file__).parents[2] / ".mypy_cache" / "users"
 RIGHT = """\
 from __future__ import annotations
 
@@ -171,7 +172,8 @@ def mypy_lines(file: Path) -> set[int]:
     """The lines that mypy --strict complains of, with no settings but its own."""
     config = file.with_name("mypy.ini")
     config.write_text(NOBODY)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(config), "--output", "json", str(file)]
+    told = ["--strict", "--config-file", str(config), "--cache-dir", str(CACHE), "--output", "json"]
+    command = [sys.executable, "-m", "mypy", *told, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=file.parent)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
