@@ -23,7 +23,7 @@ from playwright.sync_api import CDPSession, Page, sync_playwright
 from bench.console_load import BACKLOG, JOBS, TOPIC
 from bench.http import Client, process, tenure
 from bench.measure import Row, calibrate, report
-from tests.console.browser import chromium
+from tests.console.browser import NoBrowser, chromium
 from tests.console.shown import agree
 
 RATE = 5_000
@@ -209,9 +209,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="shorter stretches of load")
     quick = parser.parse_args().quick
     print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
+    try:
+        path = chromium()
+    except NoBrowser as error:
+        raise SystemExit(str(error)) from None
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
         rows = measure(Tab(browser.new_page(viewport={"width": 1440, "height": 900})), quick=quick)
         browser.close()
     report(f"the console at {RATE:,} events/s", rows)

@@ -6,16 +6,17 @@ start theirs: so it is closed with the module.
 
 from __future__ import annotations
 
-import fcntl
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from tests.console.browser import chromium
+from tests.console.browser import NoBrowser, chromium
 from tests.http.serving import Running, serving
 
 __all__ = ["Console", "Queue"]
@@ -91,11 +92,19 @@ class Console:
             expect(self.page.locator(f'[data-count="{name}"]')).to_have_text(f"{count:,}")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have a browser before any test begins: to install one takes longer than a test may."""
+    if any(item.path.is_relative_to(Path(__file__).parent) for item in session.items):
+        with suppress(NoBrowser):  # the tests that need it say so
+            chromium()
+
+
 @pytest.fixture(scope="session")
-def chromium_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    with (tmp_path_factory.getbasetemp().parent / "chromium.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # only one of the test processes installs it
+def chromium_path() -> str:
+    try:
         return chromium()
+    except NoBrowser as error:
+        pytest.fail(str(error))
 
 
 @pytest.fixture(scope="module")

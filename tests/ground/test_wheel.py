@@ -45,7 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_the_package_its_types_and_its_licence(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
-    assert "tenure/py.typed" in names
+    assert {"tenure/py.typed", "tenure/console/page/index.html"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"tenure", "tenure-0.1.0.dist-info"}
     assert not [name for name in names if name.endswith(".pyc")]
