@@ -18,7 +18,7 @@ _OF_THE_ROWS = frozenset(
         *("DateTimeException", "NumberFormatException", "ArrayIndexOutOfBoundsException", "SparkRuntimeException"),
     }
 )
-# A task's, which Spark tells as the cause of a job that was aborted: a value that cannot be cast, a function that fails.
+# Of a task, told as the cause of a job that was aborted: a value that cannot be cast, a function that fails.
 _OF_A_VALUE = re.compile(
     r"\b(?:Spark)?(?:Arithmetic|DateTime|NumberFormat|ArrayIndexOutOfBounds|SparkRuntime|Python)Exception: "
 )
