@@ -11,12 +11,13 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from tenure.errors import Invalid, TenureError
+from tenure.errors import Invalid
 from tenure.spark.decode.schema import read_schema
 from tenure.spark.located import KeyPath, Located, Problem, read_toml, refused
 from tenure.spark.pipeline.config import LISTS, SECTIONS, Decode, Head, Pipeline, Schedule, SinkTable, Source
 from tenure.spark.pipeline.functions import load_function
 from tenure.spark.pipeline.queries import check_query, query_of
+from tenure.spark.pipeline.sources import check_source
 from tenure.spark.pipeline.tables import check_sink
 
 __all__ = ["CODE", "read_pipeline"]
@@ -25,8 +26,6 @@ CODE: Final = "bad_pipeline"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NEEDED: Final = ("pipeline", "source", "sink")
 _EMPTY: Final[dict[str, dict[str, Any]]] = {"decode": {}, "schedule": {}}
-_OF_A_TOPIC: Final = ("url", "fail_on_loss")
-_OF_A_BUFFER: Final = ("group", "reader", "batches_max")
 _KIND: Final = re.compile(r"`([^`]*)`")
 _KINDS: Final = {
     "str": "a string",
@@ -138,50 +137,10 @@ def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
     return told.removeprefix("Expected ").replace(", got ", ", not ")
 
 
-def _check_source(pipeline: Pipeline) -> Iterator[Problem]:
-    """A buffer or a topic, each with what belongs to it."""
-    at, source, given = pipeline.located.problem, pipeline.source, pipeline.located.values["source"]
-    if (source.buffer is None) == (source.topic is None):
-        yield at(("source",), "[source] needs a buffer or a topic, one of them")
-        return
-    strange = _OF_A_TOPIC if source.topic is None else _OF_A_BUFFER
-    of = "buffer" if source.topic is None else "topic"
-    yield from (at(("source", name), f"{name} is of no use with a {of}") for name in strange if name in given)
-    yield from _check_topic(pipeline) if source.topic is not None else _check_store(pipeline)
-
-
-def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.client.address import parse_address
-    from tenure.core.names import check_topic_name
-
-    at, source = pipeline.located.problem, pipeline.source
-    if source.url is None:
-        yield at(("source",), "a topic needs url: where its server is, like http://127.0.0.1:4000")
-    for name, check in (("topic", check_topic_name), ("url", parse_address)):
-        try:
-            value = getattr(source, name)
-            if value is not None:
-                check(value)
-        except Invalid as error:
-            yield at(("source", name), f"{name}: {error.message}")
-
-
 def _check_names(pipeline: Pipeline) -> Iterator[Problem]:
     for path, name in ((("pipeline", "name"), pipeline.name), (("source", "group"), pipeline.source.group)):
         if not _NAME.fullmatch(name):
             yield pipeline.located.problem(path, f"{path[-1]}: 1 to 100 letters, digits, '.', '_' or '-'")
-
-
-def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.buffer.store import open_store
-
-    try:
-        open_store(pipeline.buffer_url)
-    except TenureError as error:
-        yield pipeline.located.problem(("source", "buffer"), f"buffer: {error.message}")
-    if pipeline.buffer_url.startswith("memory:"):
-        message = "buffer: a buffer in memory cannot be reached by another process"
-        yield pipeline.located.problem(("source", "buffer"), message)
 
 
 def _check_decode(pipeline: Pipeline) -> Iterator[Problem]:
@@ -283,7 +242,7 @@ _STAND_INS: Final[dict[str, Any]] = {
 }
 _CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Pipeline], Iterator[Problem]]], ...]] = (
     (("pipeline", "source"), _check_names),
-    (("source",), _check_source),
+    (("source",), check_source),
     (("decode", "quarantine"), _check_decode),
     (("step",), _check_steps),
     (("decode", "deduplicate", "expect", "expectations", "quarantine"), _check_rows),

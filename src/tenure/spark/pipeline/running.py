@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tenure import errors
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.clock import SystemClock
-from tenure.errors import Conflict, Invalid, LeaseLost, TenureError
+from tenure.errors import Invalid
 from tenure.spark.ingesting import follow, ingest
-from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.noting import Noting, OnRun, noted
 from tenure.spark.pipeline.outputs import Outputs
-from tenure.spark.pipeline.record import Run, Trouble, note_run
+from tenure.spark.pipeline.record import Run
 from tenure.spark.pipeline.stages import empty_range
 from tenure.spark.pipeline.tables import place_of, side_path
 from tenure.spark.plan import Limits
 from tenure.spark.replaying import backfill, retained
-from tenure.spark.retrying import Waiting
 from tenure.spark.session import open_session, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OnRun", "RunOptions", "backfill_pipeline", "opened", "run_pipeline"]
-
-OnRun = Callable[[Run, int], None]
-"""Told of a run after every range and whenever it waits, with the number of batches that are still to come."""
-
-_NOTE_EVERY_MS: Final = 5_000
-_OURS: Final = re.compile(r"\btenure\.(?:[a-z_]+\.)*(\w+): (.+)")
-_REASON_MAX: Final = 400
+__all__ = ["RunOptions", "backfill_pipeline", "opened", "run_pipeline"]
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,50 +35,6 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     remote: str | None = None
     conf: Mapping[str, str] = {}
     schedule: Literal["once", "follow", "streaming"] | None = None
-
-
-class _Running:
-    """One run on its way: counts ranges, tells of them and of what it waits for, and notes that now and then."""
-
-    def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
-        self._clock = SystemClock()
-        self._url, self._tell = pipeline.notes_url, tell
-        self.run = run
-        self._lag_batches = 0
-        run.started_ms = self._clock.wall_ms()
-        self._note()
-
-    def count(self, done: Done) -> None:
-        """A range is in the table."""
-        run, summary = self.run, done.summary
-        run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
-        run.updated_ms = self._clock.wall_ms()
-        self._lag_batches = done.lag.batches
-        self._tell(run, self._lag_batches)
-        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
-            self._note()
-
-    def wait(self, waiting: Waiting | None) -> None:
-        """The table or the store refuses for now, or does so no longer."""
-        run = self.run
-        if waiting is None:
-            run.waiting = None
-        else:
-            error, since_ms = waiting.error, self._clock.wall_ms() if run.waiting is None else run.waiting.since_ms
-            run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
-            run.retries += 1
-        self._tell(run, self._lag_batches)
-        self._note()
-
-    def end(self, state: str, error: TenureError | None = None) -> None:
-        self.run.state, self.run.waiting = state, None
-        if error is not None:
-            self.run.error = {"code": error.code, "message": error.message}
-        self._note()
-
-    def _note(self) -> None:
-        self.run.updated_ms = self._noted_ms = self._clock.wall_ms()
-        note_run(self._url, self.run)
 
 
 def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSession:
@@ -124,7 +68,7 @@ def run_pipeline(
     stop = stop or threading.Event()
     run = _begun(pipeline, schedule)
 
-    def work(session: SparkSession, running: _Running) -> None:
+    def work(session: SparkSession, running: Noting) -> None:
         told: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
         if schedule == "streaming" or pipeline.source.topic is not None:
             from tenure.spark.pipeline.streamed import stream
@@ -168,7 +112,7 @@ def backfill_pipeline(
     stop = stop or threading.Event()
     run = _begun(pipeline, "backfill", into=into)
 
-    def work(session: SparkSession, running: _Running) -> None:
+    def work(session: SparkSession, running: Noting) -> None:
         summary = backfill(
             session,
             pipeline.buffer_url,
@@ -191,7 +135,7 @@ def _guarded(
     outputs: Outputs,
     options: RunOptions,
     run: Run,
-    work: Callable[[SparkSession, _Running], None],
+    work: Callable[[SparkSession, Noting], None],
     *,
     spark: SparkSession | None,
     stop: threading.Event,
@@ -204,7 +148,7 @@ def _guarded(
     if pipeline.source.topic is None:
         background().run(buffer_id(pipeline.buffer_url))
     run.figures = outputs.figures
-    with _noted(pipeline, run, stop=stop, tell=on_range) as running:
+    with noted(pipeline, run, stop=stop, tell=on_range) as running:
         session = spark or opened(pipeline, outputs, options)
         try:
             on_start(session)
@@ -214,42 +158,6 @@ def _guarded(
             if spark is None:
                 session.stop()
     return run
-
-
-@contextmanager
-def _noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[_Running]:
-    running = _Running(pipeline, run, tell=tell)
-    try:
-        yield running
-    except TenureError as error:
-        running.end("failed", error)
-        raise
-    except KeyboardInterrupt:
-        running.end("stopped")
-        raise
-    except Exception as error:  # Spark's own, out of a step or a table
-        told = _failure(run, error)
-        running.end("failed", told)
-        raise told from error
-    else:
-        running.end("stopped" if stop.is_set() else "done")
-
-
-def _failure(run: Run, error: Exception) -> TenureError:
-    """One line about what Spark gave up over; an error of ours that a task raised is that error again."""
-    told = str(error)
-    ours = _OURS.search(told)
-    kind = getattr(errors, ours[1], None) if ours is not None else None
-    if ours is not None and isinstance(kind, type) and issubclass(kind, TenureError):
-        return kind(ours[2][:_REASON_MAX].strip(), code="fenced" if kind is LeaseLost else "pipeline_failed")
-    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
-    reason = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
-    behind = "" if run.high is None else f" behind batch {run.high}"
-    return Conflict(
-        f"Spark could not bring the range{behind} through: {reason[:_REASON_MAX]}. Nothing of it was written to the "
-        "table; mend the data or the step, and run again",
-        code="pipeline_failed",
-    )
 
 
 def _begun(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run:

@@ -1,0 +1,106 @@
+"""Keeping the note of a run: what it has written, what it waits for, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tenure import errors
+from tenure.clock import SystemClock
+from tenure.errors import Conflict, LeaseLost, TenureError
+from tenure.spark.mover import Done
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.record import Run, Trouble, note_run
+from tenure.spark.retrying import Waiting
+
+__all__ = ["Noting", "OnRun", "noted"]
+
+OnRun = Callable[[Run, int], None]
+"""Told of a run after every range and whenever it waits, with the number of batches that are still to come."""
+
+_NOTE_EVERY_MS: Final = 5_000
+_OURS: Final = re.compile(r"\btenure\.(?:[a-z_]+\.)*(\w+): (.+)")
+_REASON_MAX: Final = 400
+
+
+class Noting:
+    """One run on its way: counts ranges, tells of them and of what it waits for, and notes that now and then."""
+
+    def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
+        self._clock = SystemClock()
+        self._url, self._tell = pipeline.notes_url, tell
+        self.run = run
+        self._lag_batches = 0
+        run.started_ms = self._clock.wall_ms()
+        self._note()
+
+    def count(self, done: Done) -> None:
+        """A range is in the table."""
+        run, summary = self.run, done.summary
+        run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
+        run.updated_ms = self._clock.wall_ms()
+        self._lag_batches = done.lag.batches
+        self._tell(run, self._lag_batches)
+        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
+            self._note()
+
+    def wait(self, waiting: Waiting | None) -> None:
+        """The table or the store refuses for now, or does so no longer."""
+        run = self.run
+        if waiting is None:
+            run.waiting = None
+        else:
+            error, since_ms = waiting.error, self._clock.wall_ms() if run.waiting is None else run.waiting.since_ms
+            run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
+            run.retries += 1
+        self._tell(run, self._lag_batches)
+        self._note()
+
+    def end(self, state: str, error: TenureError | None = None) -> None:
+        self.run.state, self.run.waiting = state, None
+        if error is not None:
+            self.run.error = {"code": error.code, "message": error.message}
+        self._note()
+
+    def _note(self) -> None:
+        self.run.updated_ms = self._noted_ms = self._clock.wall_ms()
+        note_run(self._url, self.run)
+
+
+@contextmanager
+def noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[Noting]:
+    running = Noting(pipeline, run, tell=tell)
+    try:
+        yield running
+    except TenureError as error:
+        running.end("failed", error)
+        raise
+    except KeyboardInterrupt:
+        running.end("stopped")
+        raise
+    except Exception as error:  # Spark's own, out of a step or a table
+        told = _failure(run, error)
+        running.end("failed", told)
+        raise told from error
+    else:
+        running.end("stopped" if stop.is_set() else "done")
+
+
+def _failure(run: Run, error: Exception) -> TenureError:
+    """One line about what Spark gave up over; an error of ours that a task raised is that error again."""
+    told = str(error)
+    ours = _OURS.search(told)
+    kind = getattr(errors, ours[1], None) if ours is not None else None
+    if ours is not None and isinstance(kind, type) and issubclass(kind, TenureError):
+        return kind(ours[2][:_REASON_MAX].strip(), code="fenced" if kind is LeaseLost else "pipeline_failed")
+    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+    reason = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
+    behind = "" if run.high is None else f" behind batch {run.high}"
+    return Conflict(
+        f"Spark could not bring the range{behind} through: {reason[:_REASON_MAX]}. Nothing of it was written to the "
+        "table; mend the data or the step, and run again",
+        code="pipeline_failed",
+    )
