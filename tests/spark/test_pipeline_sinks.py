@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tenure.client.client import Client
@@ -66,6 +67,7 @@ def picked(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.select("id", "cents", "_seq", "_index").collect())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["delta", "small_delta"])
 def test_a_pipeline_into_delta(spark: SparkSession, home: Path, filled: Filled, kind: str) -> None:
     sink = f'kind = "{kind}"\npath = "orders"\npartition_by = ["day"]\n'
@@ -77,6 +79,7 @@ def test_a_pipeline_into_delta(spark: SparkSession, home: Path, filled: Filled, 
     is_once_in(spark, file, read, table="orders", other="again")
 
 
+@pytest.mark.full
 def test_a_pipeline_into_a_small_iceberg_table(spark: SparkSession, home: Path, filled: Filled) -> None:
     from tenure.spark.sinks.small_iceberg import SmallIceberg
 
@@ -111,7 +114,8 @@ def test_a_pipeline_into_a_topic(spark: SparkSession, home: Path, filled: Filled
         file = written(home, filled(FIRST, SECOND), into(sink + 'select = ["to_json(struct(*)) AS payload"]\n'))
 
         def read(table: str) -> list[tuple[Any, ...]]:
-            found = [json.loads(each.data) for each in client.diff(table, from_seq=0, limit=100).records if each.data]
+            records = client.diff(table, from_seq=0, limit=100).records
+            found = [msgspec.json.decode(each.data) for each in records if each.data is not None]
             return sorted((one["id"], one["cents"], one["_seq"], one["_index"]) for one in found)
 
         is_once_in(spark, file, read, table="orders", other="again")
