@@ -84,7 +84,7 @@ def _of_buffer(pipeline: Pipeline) -> Payload:
 def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
     from tenure.spark.pipeline.topics import lag_records
 
-    last = None if run is None else run.high
+    last = None if run is None else run.reached
     return {
         "topic": pipeline.source.topic,
         "url": pipeline.source.url,

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tenure.spark.located import Located
+from tenure.spark.offsets import checkpoint_store_url
 
 __all__ = [
     "LISTS",
@@ -180,7 +181,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def notes_url(self) -> str:
         """Where the last run is noted: beside the batches, or the checkpoint of a pipeline from a topic."""
-        return self.buffer_url if self.source.topic is None else self.checkpoint_url
+        return self.buffer_url if self.source.topic is None else checkpoint_store_url(self.checkpoint_url)
 
     def beside(self, path: str) -> Path:
         """A path of the file, which is relative to it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from tenure import errors
@@ -13,7 +13,7 @@ from tenure.clock import SystemClock
 from tenure.errors import Conflict, LeaseLost, TenureError
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
-from tenure.spark.pipeline.record import Run, Trouble, note_run
+from tenure.spark.pipeline.record import Run, Trouble, last_run, note_run
 from tenure.spark.retrying import Waiting
 
 __all__ = ["Noting", "OnRun", "noted"]
@@ -35,12 +35,16 @@ class Noting:
         self.run = run
         self._lag_batches = 0
         run.started_ms = self._clock.wall_ms()
+        with suppress(TenureError, OSError):  # as for notes: nothing depends on it
+            before = last_run(self._url, run.pipeline)
+            run.reached = None if before is None else before.reached
         self._note()
 
     def count(self, done: Done) -> None:
         """A range is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
+        run.reached = summary.high
         run.updated_ms = self._clock.wall_ms()
         self._lag_batches = done.lag.batches
         self._tell(run, self._lag_batches)

@@ -45,6 +45,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Batches that the table of a backfill held already."""
     low: int | None = None
     high: int | None = None
+    reached: int | None = None
+    """The last batch or seq that was written, by this run or by one before it."""
     figures: Figures = msgspec.field(default_factory=Figures)
     error: dict[str, Any] | None = None
     waiting: Trouble | None = None
