@@ -21,6 +21,12 @@ from pyspark.sql import functions as f
 
 def with_cents(frame):
     return frame.withColumn("cents", (f.col("amount") * 100).cast("long"))
+
+def fails(frame):
+    raise ValueError("as told\\nand more")
+
+def nothing(frame):
+    return None
 """
 PIPELINE = """\
 [pipeline]

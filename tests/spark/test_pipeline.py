@@ -223,8 +223,11 @@ def test_a_stop_comes_behind_the_range_under_way(spark: SparkSession, home: Path
         ("amount > 0", "amuont > 0", r"pipeline\.toml:21: that: \[UNRESOLVED_COLUMN"),
         ('keys = ["id"]', 'keys = ["no"]', r"pipeline\.toml:18: the rows have no no"),
         (":with_cents", ":f.lit", r"pipeline\.toml:16: python: "),
+        (":with_cents", ":fails", r"pipeline\.toml:16: python: ValueError: as told$"),
+        (":with_cents", ":nothing", r"pipeline\.toml:16: python: TypeError: the function gave NoneType, not a DataFr"),
+        ('partition_by = ["day"]', 'partition_by = ["dya"]', r"pipeline\.toml:38: the rows have no dya"),
     ],
-    ids=["column", "syntax", "expectation", "key", "function"],
+    ids=["column", "syntax", "expectation", "key", "function", "raising", "nothing", "partition"],
 )
 def test_what_only_spark_can_tell_is_told_with_its_line_before_anything_is_read(
     spark: SparkSession, home: Path, filled: Filled, before: str, after: str, told: str
@@ -257,3 +260,15 @@ def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: 
     refused = tenure("run", file)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert f"{file}:36: kind must be one of" in refused.stderr
+
+
+@pytest.mark.full
+def test_the_command_counts_through_spark_connect_too(home: Path, filled: Filled) -> None:
+    text = PIPELINE[: PIPELINE.index("[[expect]]")].replace('"quarantine"', '"drop"')
+    file = written(home, filled(FIRST, SECOND), text + '[sink]\nkind = "parquet"\npath = "tables/orders"\n')
+    command = [str(Path(sys.executable).with_name("tenure")), "pipeline", "run", str(file), "--json"]
+    command += ["--remote", "local[2]", "--conf", "spark.driver.memory=1g"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    assert (figures["entries"], figures["rows"], figures["malformed"]) == (8, 5, 2)

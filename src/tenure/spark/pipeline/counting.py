@@ -21,25 +21,30 @@ Counts = Callable[[], dict[str, int]]
 _FIGURES_WITHIN_S: Final = 10
 
 
-def kept(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Counts]:
-    """The rows, kept until they are let go with ``unpersist``; asking for figures reads what is kept."""
-    held = rows.persist()
+def kept(rows: DataFrame, figures: dict[str, Column], held: list[DataFrame]) -> tuple[DataFrame, Counts]:
+    """The rows, kept, and added to ``held`` until they are let go with ``unpersist``; asking for figures reads them."""
+    persisted = rows.persist()
+    held.append(persisted)
     found: dict[str, int] = {}
 
     def counts() -> dict[str, int]:
         if not found:
-            first = held.agg(*[column.alias(name) for name, column in figures.items()]).first()
+            first = persisted.agg(*[column.alias(name) for name, column in figures.items()]).first()
             assert first is not None
             found.update({name: int(value or 0) for name, value in first.asDict().items()})
         return found
 
-    return held, counts
+    return persisted, counts
 
 
-def observed(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Counts]:
-    """The rows, counted by the first action that reads them; ask for figures behind it."""
-    if _observes_late(rows):
-        return kept(rows, figures)
+def observed(
+    rows: DataFrame, figures: dict[str, Column], held: list[DataFrame], *, through_views: bool = False
+) -> tuple[DataFrame, Counts]:
+    """The rows, counted by the first action that reads them; ask for figures behind it. Where Spark would not tell,
+    they are kept: ``through_views`` says that queries over views lie between them and the action.
+    """
+    if _is_told_nothing(rows, through_views=through_views):
+        return kept(rows, figures, held)
     from pyspark.sql import Observation
 
     observation = Observation()
@@ -49,9 +54,12 @@ def observed(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Co
     )
 
 
-def _observes_late(rows: DataFrame) -> bool:
-    """Whether this is Spark Connect before 4.0, where an observation has no answer."""
-    return type(rows).__module__.startswith("pyspark.sql.connect") and rows.sparkSession.version.startswith("3.")
+def _is_told_nothing(rows: DataFrame, *, through_views: bool) -> bool:
+    """Whether an observation has no answer: through Spark Connect before 4.0 none has, and later none of what lies
+    behind a view, which the client does not look into.
+    """
+    connected = type(rows).__module__.startswith("pyspark.sql.connect")
+    return connected and (through_views or rows.sparkSession.version.startswith("3."))
 
 
 def _got(observation: Any) -> dict[str, int]:

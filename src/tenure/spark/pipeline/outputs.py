@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.buffer.sinks import Commit
 from tenure.spark.decode import MALFORMED
+from tenure.spark.located import refused
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.counting import Counts, kept, observed
 from tenure.spark.pipeline.expecting import FAILED, Expecting
@@ -87,7 +88,21 @@ class Outputs:
         rows = self._stages.decode(raw)
         if self._pipeline.decode.malformed != "column":
             rows = without_malformed(rows)
-        return self._expecting.good(self._expecting.marked(self._stages.transform(rows), self._stages))
+        good = self._expecting.good(self._expecting.marked(self._stages.transform(rows), self._stages))
+        self._check_columns(good)
+        return good
+
+    def _check_columns(self, rows: DataFrame) -> None:
+        """What the main table asks of its rows. Raises Invalid (``bad_step``) naming the line."""
+        sink, known = self._pipeline.sink, {name.lower() for name in rows.columns}
+        for key in ("partition_by", "keys"):
+            missing = [name for name in getattr(sink, key) if name.lower() not in known]
+            if missing:
+                problem = self._pipeline.located.problem(("sink", key), f"the rows have no {', '.join(missing)}")
+                raise refused([problem], code="bad_step")
+        if sink.select is not None:
+            with self._stages.blaming(("sink", "select")):
+                rows.selectExpr(*sink.select).schema  # noqa: B018 - also a server that plans late plans it now
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Decode, transform and check the rows, then write them, side tables first.
@@ -111,11 +126,12 @@ class Outputs:
         entries, entry_counts = self._counted_entries(self._stages.decode(raw), held)
         rows = entries if mode == "column" else without_malformed(entries)
         marked = self._expecting.marked(self._stages.transform(rows), self._stages)
-        counting = kept if self._expecting.needs_rows_twice else observed
-        marked, row_counts = counting(marked, self._expecting.figures())
         if self._expecting.needs_rows_twice:
-            held.append(marked)
+            marked, row_counts = kept(marked, self._expecting.figures(), held)
             self._expecting.stop_on_failure(marked, row_counts)
+        else:
+            merges = self._pipeline.sink.mode == "merge"
+            marked, row_counts = observed(marked, self._expecting.figures(), held, through_views=merges)
         self._write_sides(entries, marked, row_counts, commit)
         self._main.write(self._expecting.good(marked), commit)
         self._note(entry_counts(), row_counts())
@@ -124,11 +140,10 @@ class Outputs:
         from pyspark.sql import functions as f
 
         figures = {"entries": f.count(f.lit(1)), "malformed": f.count(MALFORMED)}
-        if self._pipeline.decode.malformed != "quarantine":
-            return observed(entries, figures)
-        entries, counts = kept(entries, figures)
-        held.append(entries)
-        return entries, counts
+        if self._pipeline.decode.malformed == "quarantine":
+            return kept(entries, figures, held)
+        queries = any(step.python is None for step in self._pipeline.step) or self._pipeline.sink.mode == "merge"
+        return observed(entries, figures, held, through_views=queries)
 
     def _write_sides(self, entries: DataFrame, marked: DataFrame, counts: Counts, commit: Commit) -> None:
         for kind, side in self._sides.items():

@@ -21,6 +21,7 @@ from tenure.spark.pipeline.tables import place_of, side_path
 from tenure.spark.plan import Limits
 from tenure.spark.replaying import backfill, retained
 from tenure.spark.session import open_session, spark_version
+from tenure.spark.starting import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +43,22 @@ def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSe
     remote = options.remote is not None and not options.remote.startswith("local")
     # What a server of Spark Connect has was decided where it was started; its version may differ from ours.
     needs = [] if remote else [outputs.needs(spark_version())]
-    return open_session(
+    session = open_session(
         f"tenure {pipeline.name}", master=options.master, remote=options.remote, conf=options.conf, needs=needs
     )
+    try:
+        empty_range(session)  # some settings are looked at only when they are used
+    except Exception as error:
+        session.stop()
+        raise explained(_innermost(error), where=options.remote or options.master or "this machine") from error
+    return session
+
+
+def _innermost(error: Exception) -> Exception:
+    """The cause that an error of Spark's has, and that one's, to the first of them."""
+    while isinstance(cause := getattr(error, "cause", None), Exception):
+        error = cause
+    return error
 
 
 def run_pipeline(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tenure.errors import Invalid, TenureError
+from tenure.errors import TenureError
 from tenure.spark.decode import MALFORMED, decoded, read_schema
 from tenure.spark.located import KeyPath, refused
 from tenure.spark.pipeline.config import Pipeline
@@ -87,7 +87,7 @@ def empty_range(spark: SparkSession) -> DataFrame:
 def _applied(function: Callable[[Any], Any], rows: DataFrame) -> DataFrame:
     found = function(rows)
     if not hasattr(found, "columns") or not hasattr(found, "schema"):
-        raise Invalid(f"the function gave {type(found).__name__}, not a DataFrame", code="bad_step")
+        raise TypeError(f"the function gave {type(found).__name__}, not a DataFrame")
     return _analyzed(found)
 
 
@@ -98,10 +98,12 @@ def _analyzed(rows: DataFrame) -> DataFrame:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Spark says, without the plan behind it."""
+    """The first line of what Spark says, without the plan behind it; of another error with its kind."""
+    kind = type(error)
     lines = [line for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return " ".join(text.split())[:500]
+    text = lines[0] if lines else ""
+    of_spark = kind.__module__.startswith(("pyspark.", "py4j."))
+    return " ".join((text if of_spark and text else f"{kind.__name__}: {text}").split())[:500]
 
 
 def without_malformed(rows: DataFrame) -> DataFrame:
