@@ -148,7 +148,8 @@ class _Listening:
         waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
         if run.waiting is not None and run.waiting.attempts == 1:
             note(f"this is refused for now, and tried again: {run.waiting.message}")
-        self._tell(f"{count(run.ranges, 'range')}, {entries}, {run.entries_per_s:,.0f} a second{left}{clean(waits)}")
+        rate = f"{run.entries_per_s:,.{0 if run.entries_per_s >= 10 else 1}f} a second"
+        self._tell(f"{count(run.ranges, 'range')}, {entries}, {rate}{left}{clean(waits)}")
 
     def _listen(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
