@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import Invalid, TenureError
@@ -36,6 +37,8 @@ _ALLOWED: Final = {
     "small_iceberg": ("warehouse", "partition_by"),
 }
 _ALWAYS: Final = ("kind", "options")
+_LIBRARIES: Final = {"small_delta": ("deltalake", "delta"), "small_iceberg": ("pyiceberg", "iceberg")}
+"""What writes a table from the driver, and the extra that brings it."""
 
 
 def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
@@ -68,6 +71,9 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
     if sink.url_env is not None and not os.environ.get(sink.url_env):
         sound = False
         yield at(("sink", "url_env"), f"url_env: the environment has no {sink.url_env}")
+    library, extra = _LIBRARIES.get(sink.kind, ("", ""))
+    if library and find_spec(library) is None:
+        yield at(("sink", "kind"), f"{library} is not installed: pip install 'tenure[{extra}]'")
     if sound:
         try:
             make_sink(pipeline)
