@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -63,7 +65,7 @@ def work(server: Running, name: str, node: str, turns: itertools.count[int]) -> 
 def test_after_two_thousand_events_the_page_shows_what_the_api_says(
     console: Console, make_queue: Callable[..., Queue], server: Running
 ):
-    queue = make_queue(dead_letter="storm.dead")
+    queue = make_queue(dead_letter=f"dead.{uuid.uuid4().hex[:8]}")
     queue.produce(*["backlog"] * 300)
     console.open(queue)
     turns = itertools.count(1)
@@ -79,16 +81,16 @@ def test_after_two_thousand_events_the_page_shows_what_the_api_says(
 
 
 def test_dead_letters_that_somebody_else_redrives_or_deletes_leave_the_page(
-    console: Console, make_queue: Callable[..., Queue]
+    console: Console, make_queue: Callable[..., Queue], client: httpx.Client
 ):
-    queue = make_queue(dead_letter="gone.dead")
+    dead = Queue(client, f"dead.{uuid.uuid4().hex[:8]}")
+    queue = make_queue(dead_letter=dead.name)
     queue.produce(*"abc")
     console.open(queue)
     queue.claim("w1", 3)
     queue.send("nack", {"node": "w1", "seqs": [1, 2, 3], "dead": True})
     letters = console.page.locator(".letters .cell")
     expect(letters).to_have_count(3)
-    dead = Queue(queue.client, "gone.dead")
     dead.send("redrive", {"seqs": [1]})
     expect(letters).to_have_count(2)
     dead.send("delete", {"before_seq": 4})

@@ -42,5 +42,5 @@ function lease(meters, config) {
 
 function parked(queue) {
   if (!queue.parked) return null;
-  return { kind: "parked", text: `${whole(queue.parked)} parked: they wait for a redrive and are not handed out.` };
+  return { kind: "parked", text: `${queue.parked === 1 ? "1 parked job waits" : `${whole(queue.parked)} parked jobs wait`} for a redrive.` };
 }

@@ -13,10 +13,6 @@ from tenure.http.streams import streams_of
 
 __all__ = ["ROUTES"]
 
-_REST_S = 0.02
-"""What happens shortly after a piece goes into the next one: thousands of rows a second are then fifty writes here and
-as many readings there, and a row that comes alone is sent at once."""
-
 
 def events(context: Context, call: Call) -> Response:
     """Lifecycle rows from now on, or from behind the one that Last-Event-ID names while it is kept."""
@@ -35,7 +31,6 @@ def events(context: Context, call: Call) -> Response:
                 frames = place.take()
                 if frames:
                     await sse.send_in_pieces(send, frames)
-                    await asyncio.sleep(_REST_S)
                     continue
                 place.arrival.clear()
                 try:

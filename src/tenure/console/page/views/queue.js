@@ -49,7 +49,7 @@ class QueueView {
   build() {
     const open = (seq) => this.openJob(seq);
     this.status = h("span", { class: "status", role: "status" }, STATUS.connecting);
-    this.alarms = h("ul", { class: "alarms", role: "list" });
+    this.alarms = h("ul", { class: "alarms", role: "list", "aria-label": "Warnings" });
     this.counts = counts();
     this.strip = strip({ onOpen: open });
     this.letters = letters(this.topic);

@@ -115,7 +115,7 @@ function queueCard(topic) {
   const depth = sparkline(`Depth of ${name} over the last minute`);
   const flow = sparkline(`Jobs done in ${name} over the last minute`);
   const rates = { into: h("b", {}, "0/s"), out: h("b", {}, "0/s") };
-  const alarms = h("ul", { class: "alarms", role: "list" });
+  const alarms = h("ul", { class: "alarms", role: "list", "aria-label": "Warnings" });
   const element = h(
     "article",
     { class: "card queue", role: "listitem", "data-queue": name },

@@ -5,12 +5,13 @@ import { whole } from "../format.js";
 
 const WIDTH = 280;
 const HEIGHT = 96;
+const LABEL = 44; // the room of a label
 
 /** The plot; `draw(histogram)` takes `{bounds, counts, count, p50, p90, p99}`. `unit` writes a bound. */
 export function histogram(title, unit) {
   const bars = s("g");
   const axis = s("g", { class: "axis" });
-  const svg = s("svg", { class: "bars", viewBox: `0 0 ${WIDTH} ${HEIGHT + 16}`, role: "img" }, bars, axis);
+  const svg = s("svg", { class: "bars", viewBox: `0 0 ${WIDTH} ${HEIGHT + 16}`, role: "img", "aria-label": title }, bars, axis);
   const figures = h("p", { class: "hint quantiles" }, "Nothing measured yet.");
   const element = h("figure", { class: "plot" }, h("figcaption", {}, title), svg, figures);
   let drawn = "";
@@ -50,6 +51,6 @@ function labels(used, unit) {
   const width = WIDTH / used.length;
   const every = Math.ceil(used.length / 5);
   return used
-    .map(({ upTo }, i) => (i % every === 0 && upTo !== null ? s("text", { x: Math.max((i + 0.5) * width, 20), y: HEIGHT + 12 }, `≤${unit(upTo)}`) : null))
+    .map(({ upTo }, i) => (i % every === 0 && upTo !== null ? s("text", { x: Math.min(Math.max((i + 0.5) * width, LABEL / 2), WIDTH - LABEL / 2), y: HEIGHT + 12 }, `≤${unit(upTo)}`) : null))
     .filter(Boolean);
 }

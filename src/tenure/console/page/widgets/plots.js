@@ -53,7 +53,7 @@ function rows(meters, deliveries) {
 
 function throughput() {
   const paths = LINES.map(([name]) => s("path", { class: `flow ${name}` }));
-  const svg = s("svg", { class: "bars", viewBox: `0 0 ${WIDTH} ${HEIGHT + 16}`, role: "img" }, ...paths);
+  const svg = s("svg", { class: "bars", viewBox: `0 0 ${WIDTH} ${HEIGHT + 16}`, role: "img", "aria-label": "Throughput of the last minute" }, ...paths);
   const legend = h("p", { class: "hint quantiles" });
   const element = h("figure", { class: "plot" }, h("figcaption", {}, "Throughput, the last minute"), svg, legend);
   const words = LINES.map(([name, label]) => [name, h("span", { class: `key ${name}` }, label)]);
