@@ -7,13 +7,13 @@ the one before, and hands on Arrow. The store is opened in the task: nothing tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.buffer.batch import Batch, Descriptor
+from tenure.buffer.batch import Descriptor
 from tenure.buffer.fetch import FetchHandle
+from tenure.spark.ahead import fetched_ahead
 from tenure.spark.columns import spark_schema, to_arrow
 from tenure.spark.plan import Planned, balanced
 from tenure.spark.reader_settings import ReaderSettings
@@ -61,11 +61,5 @@ class Fetch:
 
     def _share(self, share: list[Descriptor]) -> Iterator[pa.RecordBatch]:
         settings = self._settings
-        handle = FetchHandle(self._url, settings=settings.buffer)
-        with ThreadPoolExecutor(1, thread_name_prefix="tenure-fetch") as ahead:
-            coming: Future[Batch] = ahead.submit(handle.fetch_blocking, share[0])
-            for following in [*share[1:], None]:
-                batch = coming.result()
-                if following is not None:
-                    coming = ahead.submit(handle.fetch_blocking, following)
-                yield from to_arrow(batch, rows_max=settings.rows_max, bytes_max=settings.rows_bytes_max)
+        for _, fetched in fetched_ahead(FetchHandle(self._url, settings=settings.buffer), share):
+            yield from to_arrow(fetched.result(), rows_max=settings.rows_max, bytes_max=settings.rows_bytes_max)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +20,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import open_store
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
+from tenure.spark.ahead import fetched_ahead
 from tenure.spark.columns import to_arrow
 
 if TYPE_CHECKING:
@@ -33,26 +34,20 @@ log = logging.getLogger(__name__)
 def record_batches(
     url: str, descriptors: Sequence[Descriptor], *, group: str, skip_lost: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these batches, in order; the next one is fetched while Spark takes the rows of the one before.
+    """The rows of these batches, in order.
 
     Raises Corrupt for a batch that is gone or damaged. With ``skip_lost`` such a batch is left out, on the record: as
     ``quarantine/<seq>-<group>.json`` beside the manifest, and in the log.
     """
-    handle = FetchHandle(url)
-    with ThreadPoolExecutor(1, thread_name_prefix="tenure-ahead") as ahead:
-        fetching: Future[Batch] | None = None
-        for number, descriptor in enumerate(descriptors):
-            fetching = fetching or ahead.submit(handle.fetch_blocking, descriptor)
-            following = descriptors[number + 1 : number + 2]
-            batch = _fetched(fetching, descriptor, url=url, group=group, skip_lost=skip_lost)
-            fetching = ahead.submit(handle.fetch_blocking, following[0]) if following else None
-            if batch is not None:
-                yield from to_arrow(batch)
+    for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
+        batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
+        if batch is not None:
+            yield from to_arrow(batch)
 
 
-def _fetched(fetching: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
+def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
     try:
-        return fetching.result()
+        return fetched.result()
     except Corrupt as error:
         if not skip_lost:
             raise Corrupt(
