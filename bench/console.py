@@ -121,6 +121,11 @@ class Seen:
         """Events per second."""
         return self.events / self.seconds
 
+    @property
+    def load_ms(self) -> float:
+        """Processor time of the broker, in ms per second."""
+        return self.cpu_s / self.seconds * 1_000
+
     def stretch(self, target: Broker, rate: float, seconds: float, tab: Tab | None) -> None:
         """One stretch of load, with the main thread of the page where there is one."""
         cpu_s, busy = target.cpu_s(), tab.busy_s() if tab else (0.0, 0.0)
@@ -153,47 +158,42 @@ def paced(target: Broker, seconds: float, tab: Tab | None = None, *, compare: bo
     return seen
 
 
-def unpaced(bare: Broker, watched: Broker, tabs: list[Tab], *, turns: int, seconds: float) -> list[Seen]:
-    """As fast as answers come: without a page, then with each of the tabs on it; in turns, to meet the same weather."""
-    without, *with_page = [Seen() for _ in (None, *tabs)]
+def unpaced(bare: Broker, watched: Broker, tab: Tab, *, turns: int, seconds: float) -> tuple[Seen, Seen]:
+    """As fast as answers come, without and with the page, in turns, so that both meet the same weather."""
+    without, with_page = Seen(), Seen()
     for _ in range(turns):
         without.stretch(bare, 0, seconds, None)
-        for tab, seen in zip(tabs, with_page, strict=True):
-            tab.open(watched.url, f"queue/{TOPIC}")
-            seen.stretch(watched, 0, seconds, tab)
-            seen.compare(watched, tab)
-            tab.leave()
-    return [without, *with_page]
+        tab.open(watched.url, f"queue/{TOPIC}")
+        with_page.stretch(watched, 0, seconds, tab)
+        with_page.compare(watched, tab)
+        tab.leave()
+    return without, with_page
 
 
-def measure(near: Tab, far: Tab, *, quick: bool) -> list[Row]:
-    """All figures: `near` is a browser like any other process here, `far` one that only gets what is left over."""
+def measure(tab: Tab, *, quick: bool) -> list[Row]:
     seconds, turns = (6.0, 3) if quick else (30.0, 5)
     with ExitStack() as stack:
         bare, watched = stack.enter_context(broker()), stack.enter_context(broker())
         alone = paced(bare, seconds)
-        near.open(watched.url, f"queue/{TOPIC}")
+        tab.open(watched.url, f"queue/{TOPIC}")
         first = _event_number(watched)
-        seen = paced(watched, seconds, near, compare=True)
+        seen = paced(watched, seconds, tab, compare=True)
         rows = _event_number(watched) - first
-        near.open(watched.url)
-        overview = paced(watched, seconds / 2, near)
-        near.leave()
-        fast, fast_near, fast_far = unpaced(bare, watched, [near, far], turns=turns, seconds=3 if quick else 4)
-    looks = [*seen.settled_s, *fast_near.settled_s, *fast_far.settled_s]
-    differences = seen.differences + fast_near.differences + fast_far.differences
+        tab.open(watched.url)
+        overview = paced(watched, seconds / 2, tab)
+        tab.leave()
+        fast, fast_seen = unpaced(bare, watched, tab, turns=turns, seconds=3 if quick else 4)
+    looks, differences = seen.settled_s + fast_seen.settled_s, seen.differences + fast_seen.differences
     print(f"rows of /events while the page was open: {rows:,} in {seconds:.0f} s of load")
-    print(f"broker at the pace: {alone.cpu_s:.1f} s of processor time without the page, {seen.cpu_s:.1f} s with it")
     print(
-        f"unpaced, the browser as a rival for the broker's cores: {fast_near.rate / fast.rate:.2f} of the events; "
-        f"main thread busy {max(fast_near.busy):.0%}"
+        f"unpaced, with browser, load and broker rivals for the same cores: {fast.rate:,.0f} events/s without the page, "
+        f"{fast_seen.rate:,.0f} with it ({fast_seen.rate / fast.rate:.2f}); main thread busy {max(fast_seen.busy):.0%}"
     )
     for difference in differences:
         print(f"differs: {difference}")
     return [
-        _share("events/s at the pace, with the page against without", seen.rate, alone.rate),
-        _share("broker's time at the pace, without the page against with", alone.cpu_s, seen.cpu_s, unit="s"),
-        _share("events/s unpaced, with the page against without", fast_far.rate, fast.rate),
+        _share("events/s, with the page against without", seen.rate, alone.rate),
+        _share("broker's processor ms/s, without against with", alone.load_ms, seen.load_ms),
         _busy("main thread busy, page of the queue", seen.busy),
         _busy("main thread busy, page of all queues", overview.busy),
         (
@@ -210,34 +210,14 @@ def _event_number(target: Broker) -> int:
     return int(event_id.rpartition("-")[2])
 
 
-def _share(what: str, part: float, whole: float, *, unit: str = "") -> Row:
+def _share(what: str, part: float, whole: float) -> Row:
     share = part / whole
-    return what, f"{share:.2f} ({part:,.0f} / {whole:,.0f}{unit})", "≥ 0.90", share >= 0.9
+    return what, f"{share:.2f} ({part:,.0f} / {whole:,.0f})", "≥ 0.90", share >= 0.9
 
 
 def _busy(what: str, busy: list[float]) -> Row:
     mean, most = sum(busy) / len(busy), max(busy)
     return what, f"{mean:.0%} (at most {most:.0%})", "< 50 %", most < 0.5
-
-
-@contextmanager
-def tabs() -> Iterator[tuple[Tab, Tab]]:
-    """Two tabs in browsers of their own. The second runs at the lowest priority: whoever watches a broker at its limit
-    has a browser on another machine, and this is as near to it as one machine gets.
-    """
-    path = chromium()
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home, sync_playwright() as playwright:
-        humble = Path(home) / "chromium"
-        humble.write_text(f'#!/bin/sh\nexec nice -n 19 "{path}" "$@"\n')
-        humble.chmod(0o755)
-        launched = [
-            playwright.chromium.launch(executable_path=one, args=["--no-sandbox", "--disable-dev-shm-usage"])
-            for one in (path, humble)
-        ]
-        near, far = (Tab(browser.new_page(viewport={"width": 1440, "height": 900})) for browser in launched)
-        yield near, far
-        for browser in launched:
-            browser.close()
 
 
 def main() -> None:
@@ -246,10 +226,13 @@ def main() -> None:
     quick = parser.parse_args().quick
     print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
     try:
-        with tabs() as (near, far):
-            rows = measure(near, far, quick=quick)
+        path = chromium()
     except NoBrowser as error:
         raise SystemExit(str(error)) from None
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        rows = measure(Tab(browser.new_page(viewport={"width": 1440, "height": 900})), quick=quick)
+        browser.close()
     report(f"the console at {RATE:,} events/s", rows)
     raise SystemExit(0 if all(met for *_, met in rows) else 1)
 

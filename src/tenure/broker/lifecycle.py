@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Redriven, Released
-from tenure.core.queue import Ended, Queue
+from tenure.core.queue import Ended, Lease, Queue
 from tenure.core.ranges import each
 from tenure.core.settle import lease_id
 from tenure.core.state import State
@@ -98,9 +98,18 @@ def _row(
     queue = topic.queue
     first = queue.in_flight.get(runs[0]) if queue is not None else None
     number = None
-    if queue is not None and first is not None and len({id(queue.in_flight.get(seq)) for seq in each(runs)}) == 1:
+    if queue is not None and first is not None and _share_lease(queue, runs, first):
         number, node = lease_id(first.number), node or first.node
     return Lifecycle(kind, topic.name, ts, runs, node, number, _deliveries(queue, runs), reason=reason)
+
+
+def _share_lease(queue: Queue, runs: list[int], first: Lease) -> bool:
+    return _is_one(runs) or all(queue.in_flight.get(seq) is first for seq in each(runs))
+
+
+def _is_one(runs: list[int]) -> bool:
+    """Most rows are about one job, and rows come by the thousand."""
+    return len(runs) == 2 and runs[1] == 1
 
 
 def _deliveries(queue: Queue | None, runs: list[int], *, plus: int = 0) -> int | None:
@@ -109,6 +118,8 @@ def _deliveries(queue: Queue | None, runs: list[int], *, plus: int = 0) -> int |
         return None
     if not queue.deliveries:
         return 1
+    if _is_one(runs):
+        return queue.deliveries.get(runs[0], 1 - plus) + plus
     counts = {queue.deliveries.get(seq, 1 - plus) for seq in each(runs)}
     return counts.pop() + plus if len(counts) == 1 else None
 

@@ -48,6 +48,7 @@ class Hub:
         self._bytes_max = backlog_bytes_max
         self._linger_s = linger_s
         self._life = secrets.token_hex(4)
+        self._prefix = f"{self._life}-".encode()
         self._rows: deque[_Row] = deque()
         self._bytes = 0
         self._next = 1
@@ -93,7 +94,7 @@ class Hub:
 
     def row_id(self, number: int) -> bytes:
         """The id of a row."""
-        return b"%b-%d" % (self._life.encode(), number)
+        return b"%b%d" % (self._prefix, number)
 
     def close(self, place: Place) -> None:
         """A reader is gone; the last one leaves the rows behind for a while."""
