@@ -186,7 +186,7 @@ def measure(tab: Tab, *, quick: bool) -> list[Row]:
     looks, differences = seen.settled_s + fast_seen.settled_s, seen.differences + fast_seen.differences
     print(f"rows of /events while the page was open: {rows:,} in {seconds:.0f} s of load")
     print(
-        f"unpaced, with browser, load and broker rivals for the same cores: {fast.rate:,.0f} events/s without the page, "
+        f"unpaced, browser, load and broker rivals for the same cores: {fast.rate:,.0f} events/s without the page, "
         f"{fast_seen.rate:,.0f} with it ({fast_seen.rate / fast.rate:.2f}); main thread busy {max(fast_seen.busy):.0%}"
     )
     for difference in differences:
