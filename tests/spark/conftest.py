@@ -17,13 +17,13 @@ import pytest
 
 from tenure.spark.session import open_session
 from tests.buffer.support import QUICK
+from tests.spark.crash_kill import SMALL
 from tests.spark.crash_sinks import CASES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "local[2]"
-SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 # py4j and Spark's Connect client leave sockets to the garbage collector, which finds them during any test.
 LEFT_OPEN = (
     "ignore:unclosed <socket:ResourceWarning",

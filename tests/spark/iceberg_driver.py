@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,11 +22,12 @@ from tenure.errors import Conflict, Invalid, Overloaded, TenureError
 from tenure.spark.session import open_session, spark_version
 from tenure.spark.sinks.iceberg import IcebergSink
 from tenure.spark.sinks.iceberg_marker import property_of
+from tests.spark.crash_kill import SMALL, kill_once
+from tests.spark.crash_sinks import CASES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 PUT, DELETE = "put", "delete"
 
 
@@ -169,6 +171,11 @@ def columns_join_a_table_unless_that_is_switched_off(spark: SparkSession) -> Non
     refused(Invalid, "sink_rejected", lambda: IcebergSink(name).write(text, commit(3, 3)))
 
 
+def one_kill_in_the_middle_loses_and_repeats_nothing(spark: SparkSession) -> None:
+    with TemporaryDirectory() as folder:
+        kill_once(spark, [case for case in CASES if case.name == "iceberg"], Path(folder))
+
+
 CHECKS: tuple[Callable[[SparkSession], None], ...] = (
     a_range_is_appended_once_also_between_commits_of_other_writers,
     a_late_driver_cannot_publish_what_its_successor_has,
@@ -177,12 +184,13 @@ CHECKS: tuple[Callable[[SparkSession], None], ...] = (
     the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back,
     a_merge_that_another_writer_overtook_is_done_again,
     columns_join_a_table_unless_that_is_switched_off,
+    one_kill_in_the_middle_loses_and_repeats_nothing,
 )
 
 
 def main(directory: str) -> None:
     needs = IcebergSink("ice.db.table", warehouse=str(Path(directory) / "warehouse")).needs(spark_version())
-    spark = open_session("iceberg", master="local[2]", conf=CONF, needs=[needs])
+    spark = open_session("iceberg", master="local[2]", conf=SMALL, needs=[needs])
     outcomes = {}
     for check in CHECKS:
         began = time.monotonic()

@@ -6,24 +6,22 @@ killed. The long suite is in `test_sinks_crash_full`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.conftest import SMALL
 from tests.spark.crash_driver import POINTS, Crashing, Died, die, drive
+from tests.spark.crash_kill import BATCH, ENTRIES, job, kill_once
 from tests.spark.crash_sinks import Case, known
-from tests.spark.crash_support import Child, each_has_moved, held, produced, random_moment, sleep_until_it_is_killed
+from tests.spark.crash_support import held, produced
 from tests.spark.pg import running_postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
-ENTRIES, BATCH, RANGE = 20_000, 1_000, 7_000
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -35,13 +33,6 @@ def postgres() -> Iterator[str]:
         return
     with running_postgres() as url:
         yield url
-
-
-def job(case: Case, folder: Path, postgres: str, **more: Any) -> dict[str, Any]:
-    """What a driver is told: a table of its own, and a group of its own."""
-    place = folder / case.name
-    place.mkdir()
-    return {"case": case.name, "group": case.name, "place": case.at(place, postgres), "entries_max": RANGE, **more}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -64,16 +55,4 @@ def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
 def test_one_kill_in_the_middle_of_every_sink_loses_and_repeats_nothing(
     spark: SparkSession, postgres: str, tmp_path: Path
 ):
-    url, expected = produced(tmp_path, ENTRIES, batch=BATCH, groups=[case.name for case in CASES])
-    jobs = [job(case, tmp_path, postgres, buffer=url) for case in CASES]
-    child = Child([{**told, "entries_max": BATCH} for told in jobs], conf=SMALL)  # many ranges: it is not through soon
-    try:
-        moved = child.wait_for(each_has_moved(jobs))
-        sleep_until_it_is_killed(child, random_moment(os.getpid(), 1))
-    finally:
-        child.kill()
-    assert moved, (child.lines, child.errors)
-    assert "ended" not in child.lines, "it was through before it was killed"
-    for case, told in zip(CASES, jobs, strict=True):
-        drive(spark, case.make(told["place"]), told)
-        assert held(spark, case, told["place"]) == expected, case.name
+    kill_once(spark, CASES, tmp_path, postgres=postgres)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.conftest import SMALL
 from tests.spark.crash_cluster import Cluster, running_cluster
 from tests.spark.crash_driver import drive
+from tests.spark.crash_kill import SMALL
 from tests.spark.crash_sinks import Case, known
 from tests.spark.crash_support import Child, each_has_moved, held, produced, sleep_until_it_is_killed
 from tests.spark.pg import running_postgres
