@@ -56,7 +56,7 @@ def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSe
 
 def _innermost(error: Exception) -> Exception:
     """The cause that an error of Spark's has, and that one's, to the first of them."""
-    while isinstance(cause := getattr(error, "cause", None), Exception):
+    while isinstance(cause := getattr(error, "_cause", None), Exception):
         error = cause
     return error
 
