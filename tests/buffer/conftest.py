@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -20,6 +21,13 @@ from tenure.testing.simstore import SimStore
 
 WEED = Path(sys.executable).parent / "weed"
 UP_WITHIN_S = 60
+KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "a-secret-of-tests", "AWS_REGION": "us-east-1"}
+ALL = ["Admin", "Read", "Write", "List", "Tagging"]
+# Signatures are verified: Hadoop's client is refused by a server that knows no keys. The bucket is made without one.
+IDENTITIES = [
+    {"name": "tests", "actions": ALL, "credentials": [{"accessKey": "any", "secretKey": "a-secret-of-tests"}]},
+    {"name": "anonymous", "actions": ALL},
+]
 
 
 def free_ports(count: int) -> list[int]:
@@ -39,8 +47,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ports = free_ports(8)
     names = [name for part in ("master", "volume", "filer", "s3") for name in (f"{part}.port", f"{part}.port.grpc")]
     options = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
-    options += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=50", "-master.volumeSizeLimitMB=256"]
-    # A server that finds keys in its environment asks for them, and an earlier one may have left some here.
+    (home / "s3.json").write_text(json.dumps({"identities": IDENTITIES}))
+    options += [f"-s3.config={home / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    options += ["-volume.max=50", "-master.volumeSizeLimitMB=256"]
+    # A server takes keys that it finds in its environment too, and an earlier one may have left some here.
     without_keys = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(
@@ -51,7 +61,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     endpoint = f"http://127.0.0.1:{ports[6]}"
     before = dict(os.environ)
-    os.environ |= {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "a-secret-of-tests", "AWS_REGION": "us-east-1"}
+    os.environ |= KEYS
     try:
         wait_for_bucket(endpoint, server)
         yield f"s3://tests/{{name}}?endpoint={endpoint}"

@@ -25,6 +25,7 @@ try:
 except Invalid as none_for_this_spark:
     pytest.skip(none_for_this_spark.message, allow_module_level=True)
 CONF = {
+    "spark.sql.ansi.enabled": "true",  # which it is not by itself before Spark 4
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "3",
 }

@@ -1,4 +1,4 @@
-"""The JVM reads a buffer from a real S3 server by itself, where the session has Hadoop's connector (600 MB of jars)."""
+"""Buffer and table on a real S3 server, read and written by the JVM with Hadoop's connector, 600 MB of jars."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.full
 @pytest.mark.timeout(1_800)
-def test_the_jvm_reads_from_s3_with_hadoops_connector(filled: Filled, tmp_path: Path, s3_server: str):  # noqa: F811
+def test_a_buffer_on_s3_goes_into_a_table_on_s3_once(filled: Filled, s3_server: str):  # noqa: F811
     url = filled([b"a", b"b"], [b"c"], url=s3_server.format(name="s3a"), metadata=b"till")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.s3a_driver", tmp_path, url],
+        [sys.executable, "-m", "tests.spark.s3a_driver", url, s3_server.format(name="table")],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -30,4 +30,6 @@ def test_the_jvm_reads_from_s3_with_hadoops_connector(filled: Filled, tmp_path: 
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [[0, 0, "till", "a"], [0, 1, "till", "b"], [1, 0, "till", "c"]]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["entries"] == [3, 0]
+    assert told["rows"] == [[0, 0, "till", "a"], [0, 1, "till", "b"], [1, 0, "till", "c"]]
