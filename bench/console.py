@@ -41,14 +41,16 @@ class Broker:
         self.url = f"http://127.0.0.1:{port}"
         self._pid = pid
         self._load = load
-        self._client = Client(port)
+        self._port = port
         self.ask("PUT", f"/v0/topics/{TOPIC}", CONFIG)
+        client = Client(port)
         for _ in range(BACKLOG // 10):
-            self._client.call("POST", f"/v0/topics/{TOPIC}?return_seqs=false", JOBS)
+            client.call("POST", f"/v0/topics/{TOPIC}?return_seqs=false", JOBS)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON that the API answers."""
-        return json.loads(self._client.call(method, path, b"" if body is None else json.dumps(body).encode()))
+        client = Client(self._port)  # one that rests between stretches of load would be closed by the server
+        return json.loads(client.call(method, path, b"" if body is None else json.dumps(body).encode()))
 
     def begin(self, rate: float, seconds: float) -> None:
         """Start a stretch of load; `ended` tells how it went."""

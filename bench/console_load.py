@@ -33,9 +33,11 @@ _claimed = msgspec.json.Decoder(Claimed)
 
 
 class Connection(asyncio.Protocol):
-    """One connection with one request under way."""
+    """One connection with one request under way; one that the server closed for its idleness is made anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._transport: asyncio.Transport | None = None
         self._buffer = b""
         self._answer: asyncio.Future[bytes] | None = None
 
@@ -57,11 +59,16 @@ class Connection(asyncio.Protocol):
                 self._answer.set_exception(RuntimeError((head + body)[:300].decode()))
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error or ConnectionResetError("the server closed the connection"))
 
     async def call(self, verb: str, body: bytes) -> bytes:
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._transport.is_closing():
+            await loop.create_connection(lambda: self, "127.0.0.1", self._port)
+        assert self._transport is not None
+        self._answer = loop.create_future()
         self._transport.write(message("POST", f"/v0/topics/{TOPIC}{verb}", body))
         return await self._answer
 
@@ -108,11 +115,6 @@ class Gate:
         return answer
 
 
-async def connect(port: int) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
-    return connection
-
-
 async def work(gate: Gate, connection: Connection, node: str, turns: itertools.count[int]) -> None:
     claim = msgspec.json.encode({"node": node, "max": BATCH})
     while True:
@@ -139,10 +141,8 @@ async def sleep_over(gate: Gate, connection: Connection) -> None:
 
 async def main(port: int) -> None:
     gate, turns, loop = Gate(), itertools.count(1), asyncio.get_running_loop()
-    tasks = [
-        asyncio.create_task(work(gate, await connect(port), f"worker-{number}", turns)) for number in range(WORKERS)
-    ]
-    tasks.append(asyncio.create_task(sleep_over(gate, await connect(port))))
+    tasks = [asyncio.create_task(work(gate, Connection(port), f"worker-{number}", turns)) for number in range(WORKERS)]
+    tasks.append(asyncio.create_task(sleep_over(gate, Connection(port))))
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         rate, seconds = map(float, line.split())
         gate.open(rate)
