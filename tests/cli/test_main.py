@@ -35,9 +35,8 @@ def test_wrong_usage_is_exit_code_2(tenure: Tenure, arguments: tuple[str, ...]):
 
 def test_importing_it_is_light():
     code = "import sys, tenure.cli.main; print([name for name in ('typer', 'rich', 'asyncio') if name in sys.modules])"
-    # The package itself brings the broker, and with it asyncio; the command line adds nothing of its own.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['asyncio']"
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_failure_nobody_foresaw_is_one_line_and_exit_code_3():
