@@ -187,6 +187,7 @@ def measure(tab: Tab, *, quick: bool) -> list[Row]:
         fast, fast_seen = unpaced(bare, watched, tab, turns=turns, seconds=3 if quick else 4)
     looks, differences = seen.settled_s + fast_seen.settled_s, seen.differences + fast_seen.differences
     print(f"rows of /events while the page was open: {rows:,} in {seconds:.0f} s of load")
+    print(f"broker: {alone.load_ms:.0f} ms of processor time a second without the page, {seen.load_ms:.0f} ms with it")
     print(
         f"unpaced, browser, load and broker rivals for the same cores: {fast.rate:,.0f} events/s without the page, "
         f"{fast_seen.rate:,.0f} with it ({fast_seen.rate / fast.rate:.2f}); main thread busy {max(fast_seen.busy):.0%}"
@@ -195,7 +196,6 @@ def measure(tab: Tab, *, quick: bool) -> list[Row]:
         print(f"differs: {difference}")
     return [
         _share("events/s, with the page against without", seen.rate, alone.rate),
-        _share("broker's processor ms/s, without against with", alone.load_ms, seen.load_ms),
         _busy("main thread busy, page of the queue", seen.busy),
         _busy("main thread busy, page of all queues", overview.busy),
         (

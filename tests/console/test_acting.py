@@ -119,7 +119,7 @@ def test_queues_are_listed_with_their_warnings(console: Console, make_queue: Cal
     expect(card.locator(".alarm.poison")).to_contain_text("Job #1 has been handed out 3 times")
     card.get_by_role("link").click()
     expect(console.page.get_by_role("heading", name=queue.name)).to_be_visible()
-    expect(console.page.locator(".alarm.poison")).to_be_visible()
+    expect(console.page.locator(".queue-view .alarm.poison")).to_be_visible()
 
 
 def test_light_and_dark_can_be_chosen_and_last(console: Console):
