@@ -67,7 +67,7 @@ def reading(spark: SparkSession, url: str, planned: Planned, rounds: int) -> lis
     def ours(reader: ReaderName) -> Callable[[], None]:
         return lambda: discard(read_range(spark, url, planned, reader=reader))
 
-    in_turns(1, plain, ours("jvm"), ours("python"))  # the first of each compiles
+    in_turns(3, plain, ours("jvm"), ours("python"))  # the first of each compile, as those of a job do
     own, jvm, python = in_turns(rounds, plain, ours("jvm"), ours("python"))
     print(
         f"  {planned.entries:,} entries in {len(planned.descriptors)} batches, {planned.bytes / 1e6:,.0f} MB stored: "

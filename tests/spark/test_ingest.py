@@ -112,6 +112,16 @@ def test_both_readers_give_the_rows_that_a_consumer_gives(spark: SparkSession, t
         assert collected(frame) == expected
 
 
+def test_batches_of_one_size_are_told_apart(spark: SparkSession, filled: Filled):
+    url = filled(*([b"%d" % number] for number in range(5)))
+    with Plan(url, settings=QUICK) as plan:
+        planned = plan.next()
+    assert planned is not None
+    assert len({descriptor.bytes for descriptor in planned.descriptors}) < 5, "the sizes tell them apart by themselves"
+    frame = read_range(spark, url, planned, reader="jvm")
+    assert [(row["seq"], row["entry"]) for row in collected(frame)] == [(number, b"%d" % number) for number in range(5)]
+
+
 def test_python_takes_what_the_jvm_cannot_name_and_ranges_with_too_many_calls(spark: SparkSession, tmp_path: Path):
     url = (tmp_path / "a {b} c").as_uri()
     asyncio.run(filled_by_calls(url))

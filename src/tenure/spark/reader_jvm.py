@@ -1,7 +1,7 @@
 """Reading a range by Spark itself: batches are plain Parquet, which the JVM reads without Python.
 
 What the files do not say comes from the driver, as a constant of the query: the sequence, and the calls' times and
-metadata, of which each row picks its own by the file's name and by its ``range``. Page checksums are verified by the
+metadata, of which each row picks its own by its file and by its ``range``. Page checksums are verified by the
 reader; size, identity and number of rows by the driver, on the footers.
 
 Expressions are SQL text, which reads shorter than columns built part by part in Python.
@@ -9,6 +9,7 @@ Expressions are SQL text, which reads shorter than columns built part by part in
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,7 @@ import msgspec
 
 from tenure.buffer.batch import Descriptor, Range
 from tenure.buffer.store import ObjectStore
+from tenure.errors import Invalid
 from tenure.spark.columns import RAW
 from tenure.spark.footers import read_footers
 from tenure.spark.plan import Planned
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["jvm_reaches", "jvm_root", "read_with_jvm"]
 
 _FILE_SCHEMA = "entry binary, range int"
-_CALLS_SCHEMA = "array<struct<known: string, seq: bigint, times: array<bigint>, metadata: array<binary>>>"
-_PLACED = ("entry", "range", "_metadata.file_name AS file_name", "_metadata.row_index AS index")
+_CALLS_SCHEMA = "array<struct<key: bigint, seq: bigint, times: array<bigint>, metadata: array<binary>>>"
+# What tells the files of a range apart: their sizes, which cost a row nothing, or else their names.
+_SIZE = "_metadata.file_size"
+_NAME = "crc32(CAST(_metadata.file_name AS BINARY))"
 # A file that is not in the constant would be a mistake of ours; a null would hide it.
-_UNKNOWN = "CAST(raise_error(concat('no batch of the range: ', file_name)) AS BIGINT)"
+_UNKNOWN = "CAST(raise_error(concat('no batch of the range: ', file)) AS BIGINT)"
 _ROWS = {
-    "seq": f"if(calls.known <=> file_name, calls.seq, {_UNKNOWN})",
+    "seq": f"if(calls.key <=> key, calls.seq, {_UNKNOWN})",
     "index": "index",
     "ingestion_time": "timestamp_millis(calls.times[range])",
     "metadata": "calls.metadata[range]",
@@ -54,7 +58,7 @@ _OPTIONS = {
 class _Calls(msgspec.Struct):
     """One file of a range; as JSON, bytes are base64, which is what Spark takes for binary."""
 
-    known: str
+    key: int
     seq: int
     times: list[int]
     metadata: list[bytes]
@@ -83,11 +87,13 @@ def read_with_jvm(
     """The range's rows. Raises as ``read_footers`` does; what is wrong with the pages shows when it is computed."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    slots = Slots([_name(descriptor) for descriptor in planned.descriptors])
-    text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), slots)
-    calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql("file_name"))]
-    placed = _files(spark, root, planned.descriptors).selectExpr(*_PLACED)
-    return placed.select("*", calls.alias("calls")).selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
+    key, keys = _keys(planned.descriptors)
+    slots = Slots(keys)
+    text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
+    calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
+    told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
+    placed = _files(spark, root, planned.descriptors).select("entry", "range", *map(F.expr, told), calls)
+    return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
 
 
 def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) -> DataFrame:
@@ -95,15 +101,24 @@ def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) ->
     return spark.read.schema(_FILE_SCHEMA).options(**_OPTIONS).parquet(*paths)
 
 
-def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], slots: Slots) -> str:
+def _keys(descriptors: Sequence[Descriptor]) -> tuple[str, list[int]]:
+    """How a row tells its file, as an expression, and what that is for each. Raises Invalid (``names_collide``)."""
+    sizes = [descriptor.bytes for descriptor in descriptors]
+    if len(set(sizes)) == len(sizes):
+        return _SIZE, sizes
+    names = [zlib.crc32(descriptor.location.rpartition("/")[2].encode()) for descriptor in descriptors]
+    if len(set(names)) < len(names):
+        raise Invalid(
+            "two batches of this range have names of the same checksum: read it with reader='python'",
+            code="names_collide",
+        )
+    return _NAME, names
+
+
+def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: Slots) -> str:
     """What the driver knows of each file, at its slot."""
     known: list[_Calls | None] = [None] * slots.size
-    for descriptor, calls in zip(planned.descriptors, ranges, strict=True):
+    for descriptor, calls, key in zip(planned.descriptors, ranges, keys, strict=True):
         times, metadata = [call.ingested_ms for call in calls], [call.metadata for call in calls]
-        name = _name(descriptor)
-        known[slots.of(name)] = _Calls(name, descriptor.seq, times, metadata)
+        known[slots.of(key)] = _Calls(key, descriptor.seq, times, metadata)
     return msgspec.json.encode(known).decode()
-
-
-def _name(descriptor: Descriptor) -> str:
-    return descriptor.location.rpartition("/")[2]
