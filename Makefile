@@ -14,6 +14,9 @@ SPARK_STREAMS := $(addprefix tests/spark/test_,source.py topics.py)
 COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
+# Tests start hundreds of processes, and each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.

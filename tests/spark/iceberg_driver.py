@@ -1,6 +1,6 @@
 """Checks of the Iceberg sink with Iceberg's own connector: one process, one session, on a Spark that it has one for.
 
-PYTHONPATH=<pyspark> python tests/spark/iceberg_driver.py DIRECTORY    prints what became of each check, as JSON
+PYTHONPATH=<pyspark> python tests/spark/iceberg_driver.py DIRECTORY CHECK…    prints what became of each, as JSON
 """
 
 from __future__ import annotations
@@ -176,23 +176,27 @@ def one_kill_in_the_middle_loses_and_repeats_nothing(spark: SparkSession) -> Non
         kill_once(spark, [case for case in CASES if case.name == "iceberg"], Path(folder))
 
 
-CHECKS: tuple[Callable[[SparkSession], None], ...] = (
+Check = Callable[["SparkSession"], None]
+
+QUICK: tuple[Check, ...] = (
     a_range_is_appended_once_also_between_commits_of_other_writers,
+    the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back,
+    one_kill_in_the_middle_loses_and_repeats_nothing,
+)
+LONG: tuple[Check, ...] = (
     a_late_driver_cannot_publish_what_its_successor_has,
     an_attempt_that_died_before_publishing_holds_nothing,
     the_marker_outlives_its_snapshots,
-    the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back,
     a_merge_that_another_writer_overtook_is_done_again,
     columns_join_a_table_unless_that_is_switched_off,
-    one_kill_in_the_middle_loses_and_repeats_nothing,
 )
 
 
-def main(directory: str) -> None:
+def main(directory: str, *names: str) -> None:
     needs = IcebergSink("ice.db.table", warehouse=str(Path(directory) / "warehouse")).needs(spark_version())
     spark = open_session("iceberg", master="local[2]", conf=SMALL, needs=[needs])
     outcomes = {}
-    for check in CHECKS:
+    for check in [check for check in QUICK + LONG if check.__name__ in names]:
         began = time.monotonic()
         try:
             check(spark)
@@ -205,4 +209,4 @@ def main(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid
 from tenure.spark.sinks.iceberg import IcebergSink
 from tenure.spark.sinks.iceberg_marker import Snapshot, high_of, published_high, wap_id_of
-from tests.spark.iceberg_driver import CHECKS
+from tests.spark.iceberg_driver import LONG, QUICK, Check
 from tools.sparks import directory_of
 
 SPARK = "4.1.4"
@@ -22,23 +23,39 @@ DRIVER = Path(__file__).with_name("iceberg_driver.py")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes_of(checks: Sequence[Check], folder: Path) -> dict[str, str]:
     """What became of each check: all of them in one process and one session."""
     paths = [str(directory_of(SPARK)), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYSPARK_PYTHON": sys.executable}
     environment.pop("SPARK_HOME", None)
-    command = [sys.executable, str(DRIVER), str(tmp_path_factory.mktemp("iceberg"))]
+    command = [sys.executable, str(DRIVER), str(folder), *(check.__name__ for check in checks)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return outcomes_of(QUICK, tmp_path_factory.mktemp("iceberg"))
+
+
+@pytest.fixture(scope="module")
+def more_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return outcomes_of(LONG, tmp_path_factory.mktemp("iceberg"))
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+@pytest.mark.parametrize("name", [check.__name__ for check in QUICK])
 def test_with_the_connector(outcomes: dict[str, str], name: str):
     assert outcomes[name] == "ok", outcomes[name]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [check.__name__ for check in LONG])
+def test_more_with_the_connector(more_outcomes: dict[str, str], name: str):
+    assert more_outcomes[name] == "ok", more_outcomes[name]
 
 
 def test_an_identity_is_read_back_and_nobody_elses_is():

@@ -107,6 +107,7 @@ def test_a_pipeline_into_postgres(
     is_once_in(spark, file, read, table="orders", other="orders_again")
 
 
+@pytest.mark.full
 def test_a_pipeline_into_a_topic(spark: SparkSession, home: Path, filled: Filled) -> None:
     with serving(home / "data") as server, Client(server.url) as client:
         for topic in ("orders", "again"):

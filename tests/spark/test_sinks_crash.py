@@ -35,7 +35,10 @@ def postgres() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=pytest.mark.full if case.name == "delta-merge" else ()) for case in CASES],
+)
 def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
     case: Case, spark: SparkSession, postgres: str, tmp_path: Path
 ):

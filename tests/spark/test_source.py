@@ -245,6 +245,7 @@ def _digest(values: list[bytes]) -> str:
     return hashlib.sha256(b"\n".join(sorted(values))).hexdigest()
 
 
+@pytest.mark.full
 def test_a_driver_killed_in_mid_stream_gives_each_row_once(spark: SparkSession, filled: Filled, tmp_path: Path):
     batches = [[b"%d-%d" % (batch, entry) for entry in range(500)] for batch in range(40)]
     url = filled(*batches)

@@ -5,7 +5,6 @@ when they run.
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +46,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"tenure {version('tenure')} (Python {platform.python_version()})")
         raise typer.Exit
 

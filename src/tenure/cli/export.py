@@ -20,7 +20,6 @@ import typer
 
 from tenure.cli.main import OK, PROBLEM, USAGE
 from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
-from tenure.log.home import UnknownPosition
 
 if TYPE_CHECKING:
     from tenure.export.exporter import Progress
@@ -53,6 +52,7 @@ def export(
 
 def _run(flags: dict[str, str], sets: list[str] | None, file: Path | None, once: bool, child: bool) -> int:
     from tenure.http.settings import load_settings, pairs
+    from tenure.log.home import UnknownPosition
     from tenure.logs import configure
 
     try:

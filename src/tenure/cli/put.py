@@ -29,7 +29,6 @@ from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reworded
 from tenure.cli.screen import Payload, Shown, note
 from tenure.cli.words import count
-from tenure.client.config import careful_queue
 from tenure.core.records import Record
 from tenure.errors import Invalid, TenureError
 
@@ -102,6 +101,8 @@ def _meta(text: str | None) -> bytes | None:
 
 def _config(topic: str, kind: str) -> Mapping[str, Any]:
     """What is made where nothing is: a queue as careful as the one that a worker would make."""
+    from tenure.client.config import careful_queue
+
     return careful_queue(topic) if kind == "queue" else {"type": kind}
 
 

@@ -123,6 +123,7 @@ def source_of(client: AsyncClient, link: Link, on_open: Callable[[Noting], None]
     return source
 
 
+@pytest.mark.full
 async def test_fault_36_five_hundred_workers_come_back_without_a_storm(work: Work) -> None:
     """Each waits a time drawn by chance before it knocks again, longer each time: they return spread over seconds."""
     server, loop = work.server, asyncio.get_running_loop()
