@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -83,6 +84,17 @@ class Remote:
         return subprocess.Popen(
             [COMMAND, *map(str, arguments)], env=surroundings(TENURE_URL=self.url, PYTHONUNBUFFERED="1"), **options
         )
+
+
+def interrupt(child: subprocess.Popen[Any]) -> None:
+    """Ctrl-C until it ends. One that comes between Python's last look at its signals and a call that blocks is seen
+    only with the next, on a busy machine now and then; whoever sits there presses the keys again.
+    """
+    for _ in range(6):
+        child.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(15)
+            return
 
 
 def until_connected(child: subprocess.Popen[Any]) -> None:

@@ -99,7 +99,8 @@ async def test_fault_33_the_past_is_bounded_and_a_slow_reader_is_told_what_it_mi
     stream.room.clear()
     for n in range(100):
         await site.post(Q, {"records": [{"data": n}]})
-    await turn()
+    while hub._next <= 100:  # rows that follow each other closely are taken together
+        await turn()
     assert hub._bytes <= 3000
     stream.room.set()
     events: list[dict[str, Any]] = []

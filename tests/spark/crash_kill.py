@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENTRIES, BATCH, RANGE = 20_000, 1_000, 7_000
+SHORT = 4_000
+"""Entries of a range of the child: so many ranges that it is not through when the slowest sink has its first."""
 SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -29,7 +31,7 @@ def kill_once(spark: SparkSession, cases: Sequence[Case], folder: Path, *, postg
     """The child is killed behind the first range of each; this session goes on, and each table has each entry once."""
     url, expected = produced(folder, ENTRIES, batch=BATCH, groups=[case.name for case in cases])
     jobs = [job(case, folder, postgres, buffer=url) for case in cases]
-    child = Child([{**told, "entries_max": BATCH} for told in jobs], conf=SMALL)  # many ranges: it is not through soon
+    child = Child([{**told, "entries_max": SHORT} for told in jobs], conf=SMALL)
     try:
         moved = child.wait_for(each_has_moved(jobs))
         sleep_until_it_is_killed(child, random_moment(os.getpid(), 1))

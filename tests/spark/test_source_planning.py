@@ -258,7 +258,7 @@ def test_a_damaged_batch_fails_the_task_or_is_skipped_on_the_record(filled: Fill
 
 
 def test_a_buffer_that_is_not_there_is_named(tmp_path: Path, opened: Any):
-    with pytest.raises(NotFound, match="no buffer here"):
+    with pytest.raises(NotFound, match="there is no buffer at"):
         opened((tmp_path / "none").as_uri()).initialOffset()
 
 
