@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 # The same examples on every run: a red build points at the change, not at the dice.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("full", settings.get_profile("default"), max_examples=2_000, print_blob=True)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell. What tests start would ignore Ctrl-C as well, and some send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -84,20 +83,6 @@ class Remote:
         return subprocess.Popen(
             [COMMAND, *map(str, arguments)], env=surroundings(TENURE_URL=self.url, PYTHONUNBUFFERED="1"), **options
         )
-
-
-def interrupt(child: subprocess.Popen[Any]) -> None:
-    """Ctrl-C until it ends. One that comes between Python's last look at its signals and a call that blocks is seen
-    only with the next, on a busy machine now and then; whoever sits there presses the keys again.
-    """
-    for _ in range(3):
-        child.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(15)
-            return
-    status = Path(f"/proc/{child.pid}/status").read_text()
-    child.kill()
-    raise AssertionError(f"it does not end: {status[status.index('SigQ') :]}")
 
 
 def until_connected(child: subprocess.Popen[Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 
 import pytest
 
 from tenure.cli import settle
 from tenure.cli.main import LOST, OK, UNKNOWN
-from tests.cli.conftest import Remote, interrupt, until_connected
+from tests.cli.conftest import Remote, until_connected
 from tests.http.serving import Running
 
 
@@ -165,7 +166,7 @@ def test_an_interrupted_claim_leaves_no_traceback(remote: Remote, queue: str):
     remote.ok("claim", queue, "--lease", "1h")
     with remote.start("claim", queue, "--wait", "10m", stderr=subprocess.STDOUT) as waiting:
         until_connected(waiting)
-        interrupt(waiting)
+        waiting.send_signal(signal.SIGINT)
         assert waiting.stdout is not None
         assert waiting.stdout.read() == ""
         assert waiting.wait() == 130

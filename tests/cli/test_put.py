@@ -6,12 +6,13 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import COMMAND, Remote, interrupt, surroundings
+from tests.cli.conftest import COMMAND, Remote, surroundings
 from tests.http.serving import Running
 
 
@@ -179,7 +180,7 @@ def test_an_interrupted_put_says_how_far_it_got(remote: Remote, queue: str, serv
             child.stdin.write(line)
             child.stdin.flush()
             assert client.post(f"/v0/topics/{queue}/claim", json={"node": "n", "wait_ms": 30_000}).json()["count"] == 1
-        interrupt(child)
+        child.send_signal(signal.SIGINT)
         said = child.stderr.read()
         assert child.wait() == 130
     assert re.fullmatch(r"tenure: interrupted: (1 record|2 records) went in for sure, up to line [12]\n", said)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.http.serving import Serving
-from tests.cli.conftest import COMMAND, Remote, Tenure, interrupt, surroundings, until_connected
+from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings, until_connected
 
 
 def stop(child: subprocess.Popen[str]) -> str:
     """Ctrl-C; returns what it said on the side."""
-    interrupt(child)
+    child.send_signal(signal.SIGINT)
     assert child.stderr is not None
     said = child.stderr.read()
     assert child.wait() == 130
