@@ -1,7 +1,7 @@
 """Every sink holds every entry once, wherever a driver dies: before its write, inside it, behind it, or anywhere.
 
 20,000 entries, two sessions: this module's, and that of one child which writes to all the sinks side by side and is
-killed. The long suite is in `test_sinks_crash_full`.
+killed. Delta at every point of a write takes long and is left to the full suite, as is `test_sinks_crash_full`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case.name, marks=pytest.mark.full if case.name == "delta-merge" else ()) for case in CASES],
+    [pytest.param(case, id=case.name, marks=pytest.mark.full if "delta" in case.name else ()) for case in CASES],
 )
 def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
     case: Case, spark: SparkSession, postgres: str, tmp_path: Path
