@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 from tests.spark.conftest import Filled
+from tests.spark.driven import driven
 
-ROOT = Path(__file__).parents[2]
 BATCHES = ([b"a", b"b"], [b"c"], [b"d", b"e"])
 ROWS = [[0, 0, "till", "a"], [0, 1, "till", "b"], [1, 0, "till", "c"], [2, 0, "till", "d"], [2, 1, "till", "e"]]
 
@@ -26,17 +22,7 @@ def test_the_batch_job_runs_through_connect_from_disk_and_from_s3(
 ):
     disk = filled(*BATCHES, metadata=b"till")
     s3 = filled(*BATCHES, url=s3_server.format(name="connect"), metadata=b"till")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.connect_driver", tmp_path, disk, s3],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=380,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = driven("connect_driver", tmp_path, disk, s3, within_s=380)
     assert told["session"] == "pyspark.sql.connect.session"
     assert [(each["url"] == disk, each["reader"]) for each in told["found"]] == [
         (True, "jvm"),

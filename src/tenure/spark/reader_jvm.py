@@ -84,7 +84,9 @@ def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
 def read_with_jvm(
     spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, settings: ReaderSettings
 ) -> DataFrame:
-    """The range's rows. Raises as ``read_footers`` does; what is wrong with the pages shows when it is computed."""
+    """The range's rows. Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages
+    shows when it is computed.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     key, keys = _keys(planned.descriptors)

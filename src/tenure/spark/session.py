@@ -26,7 +26,7 @@ _OWN_DRIVER: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # Rows to and from Python: a quarter faster than by TCP, and other users of the machine cannot connect. From 4.1 on.
+    # Rows to and from Python: faster than by TCP, and other users of the machine cannot connect. From 4.1 on.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 _LOCAL: Final = {

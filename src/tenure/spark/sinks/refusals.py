@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
 
-__all__ = ["condition_of", "expected", "refusal", "settled"]
+__all__ = ["condition_of", "expected", "settled"]
 
 # Of the rows or the statement: the same again would be refused the same way.
 _OF_THE_ROWS = frozenset(
@@ -36,7 +36,7 @@ def condition_of(error: Exception) -> str:
     return str(ask() or "") if ask is not None else ""
 
 
-def refusal(error: Exception, commit: Commit) -> TenureError:
+def _refusal(error: Exception, commit: Commit) -> TenureError:
     """The error to raise where a write failed and the marker says that the table does not hold the commit."""
     text = str(error)
     reason = text.partition("\n\tat ")[0].strip()[:_REASON_CHARS_MAX]  # without Java's stack
@@ -58,7 +58,7 @@ def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
         raise
     except Exception as error:
         if not holds():
-            raise refusal(error, commit) from error
+            raise _refusal(error, commit) from error
 
 
 @contextmanager
