@@ -67,7 +67,7 @@ class Child:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.crash_driver", json.dumps(told)],
             cwd=ROOT,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=self._said,
             text=True,

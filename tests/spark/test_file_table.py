@@ -141,7 +141,7 @@ def test_another_version_of_spark_reads_the_table(spark: SparkSession, tmp_path:
     table = FileTable(tmp_path / "t", partition_by=["day"])
     for number in range(11):  # more than a compaction
         table.write(rows(spark, number, number), commit(number, number))
-    environment = {**os.environ, "PYTHONPATH": os.environ["TENURE_OTHER_PYSPARK"], "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": os.environ["TENURE_OTHER_PYSPARK"]}
     environment.pop("SPARK_HOME", None)
     out = subprocess.run(
         [sys.executable, "-c", OTHER, str(tmp_path / "t")], env=environment, capture_output=True, timeout=200, text=True

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def outcomes_of(checks: Sequence[Check], folder: Path) -> dict[str, str]:
     """What became of each check: all of them in one process and one session."""
     paths = [str(directory_of(SPARK)), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.pop("SPARK_HOME", None)
     command = [sys.executable, str(DRIVER), str(folder), *(check.__name__ for check in checks)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540, check=False)

