@@ -5,13 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +15,11 @@ import pytest
 from tenure.buffer import BufferSettings, Producer
 from tenure.spark.compacting import CompactTable
 from tenure.spark.sinks.file_table import files
+from tests.spark.command import running
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
 
 ENTRIES, ENTRY_BYTES = 1_500, 100_000  # more than two ranges of files of a MiB
-WITHIN_S = 300
 
 
 async def fill(url: str) -> list[str]:
@@ -39,39 +33,22 @@ async def fill(url: str) -> list[str]:
     return hashes
 
 
-class Child:
-    """The command in a process group of its own: what kills it kills its JVM too."""
-
-    def __init__(self, buffer: Path, table: Path) -> None:
-        command = [str(Path(sys.executable).with_name("tenure")), "compact", str(buffer), str(table), "--json"]
-        command += ["--file-mib", "1", "--master", "local[2]", "--conf", "spark.driver.memory=1g"]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-
-    def killed_when(self, seen: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + WITHIN_S
-        try:
-            while not seen():
-                assert self.process.poll() is None, self.process.communicate()
-                assert time.monotonic() < until_s, "it did not come that far"
-                time.sleep(0.02)
-        finally:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.communicate()
-
-
 def test_a_killed_run_is_made_good_by_the_next_with_each_entry_once(tmp_path: Path) -> None:
     buffer, home = tmp_path / "buffer", tmp_path / "table"
     hashes = asyncio.run(fill(buffer.as_uri()))
     table = CompactTable(buffer.as_uri(), home, file_bytes=1 << 20)
-    Child(buffer, home).killed_when(lambda: any(home.rglob("*.parquet")))
+    command = ("compact", buffer, home, "--json", "--file-mib", "1")
+    with running(*command) as child:
+        child.until(lambda: any(home.rglob("*.parquet")))
     assert not table.sizes(), "it was killed while it wrote its first range"
-    Child(buffer, home).killed_when(lambda: bool(table.sizes()))
+    with running(*command) as child:
+        child.until(lambda: bool(table.sizes()))
     committed = len(table.sizes())
-    out, err = Child(buffer, home).process.communicate(timeout=WITHIN_S)
+    with running(*command) as child:
+        code, out, err = child.ended()
+    assert code == 0, err
     made = json.loads(out)
-    assert made["low"] > 0, (err, "it went on behind what was committed")
+    assert made["low"] > 0, "it went on behind what was committed"
     assert made["files"] + committed == len(table.sizes())
     rows = pa.concat_tables(pq.read_table(path, columns=["seq", "index", "entry"]) for path in files(home))
     rows = rows.sort_by([("seq", "ascending"), ("index", "ascending")])

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +14,7 @@ from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
 from tenure.spark.pipeline.record import Run, last_run
 from tenure.spark.sinks.file_table import FileTable
+from tests.spark.command import running
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, PIPELINE, order, ran, rows, set_up, written
 
@@ -43,7 +40,6 @@ def slowly(frame):
             time.sleep(0.05)
     return frame
 """
-WITHIN_S = 300
 
 
 @pytest.fixture
@@ -55,45 +51,6 @@ def home(tmp_path: Path) -> Path:
 def pipeline(schedule: str) -> str:
     slow = '[[step]]\npython = "slow_step_of_tests:slowly"\n'
     return PIPELINE.replace("[deduplicate]", f"{slow}[deduplicate]") + SCHEDULES[schedule]
-
-
-class Child:
-    """The command in a process group of its own."""
-
-    def __init__(self, file: Path) -> None:
-        command = [str(Path(sys.executable).with_name("tenure")), "pipeline", "run", str(file)]
-        command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-
-    def until(self, seen: Callable[[], bool]) -> None:
-        """Wait for something that the run does, while it runs."""
-        until_s = time.monotonic() + WITHIN_S
-        while not seen():
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < until_s, "it did not come that far"
-            time.sleep(0.05)
-
-    def ended(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=WITHIN_S)
-        return self.process.returncode, out, err
-
-    def kill(self) -> None:
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        self.process.communicate()
-
-
-@contextmanager
-def running(file: Path) -> Iterator[Child]:
-    child = Child(file)
-    try:
-        yield child
-    finally:
-        child.kill()
 
 
 def noted(url: str) -> Run:
@@ -128,7 +85,7 @@ def test_a_run_that_is_told_to_end_brings_its_range_to_its_end(
     """To all: a terminal and a service manager send the signal to Spark's JVM too."""
     url = filled(FIRST)
     file = written(home, url, pipeline(schedule))
-    with running(file) as child:
+    with running("pipeline", "run", file) as child:
         child.until(held(home, url, 0))
         (home / "slow").touch()
         filled([order(7, 1)], url=url)
@@ -149,7 +106,7 @@ def test_a_second_signal_ends_a_run_at_once_and_the_next_one_does_the_range_agai
     url = filled(FIRST, [order(7, 1)])
     file = written(home, url, pipeline("once"))
     (home / "slow").touch()
-    with running(file) as child:
+    with running("pipeline", "run", file) as child:
         child.until((home / "inside").exists)
         assert child.process.stderr is not None
         for expected in ("tenure: it ends behind the range under way; once more ends it at once\n", ""):
@@ -169,11 +126,11 @@ def test_a_run_that_is_killed_in_the_middle_is_made_good_by_the_next_one(
 ) -> None:
     url = filled(FIRST, [order(7, 1)])
     file = written(home, url, pipeline(schedule))
-    with running(file) as child:
+    with running("pipeline", "run", file) as child:
         child.until(lambda: (home / "tables/quarantine").exists())  # written before the main table
         child.kill()
     assert noted(url).state == "running"
-    with running(file) as child:
+    with running("pipeline", "run", file) as child:
         if schedule == "streaming":
             child.until(held(home, url, 1))
             child.process.send_signal(signal.SIGTERM)

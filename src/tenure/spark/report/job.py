@@ -77,6 +77,7 @@ def make_report(
         step_ms = step_ms_for(first_ms, last_ms)
         inputs = Inputs(events, keep(steps_of(events)), step_ms=step_ms)
         keep(inputs.workers)
+        keep(inputs.durations)
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for name, table in TABLES.items():

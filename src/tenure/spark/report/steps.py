@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["MEASURES", "measured", "steps_of"]
+__all__ = ["MEASURES", "lasting", "steps_of"]
 
 MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
 """The durations, as the reference defines them."""
@@ -87,8 +87,8 @@ def _exploded(events: DataFrame) -> DataFrame:
     )
 
 
-def measured(steps: DataFrame) -> DataFrame:
-    """The durations that the steps end: ``topic, measure, ms``. A duration whose beginning was not seen has no row."""
+def lasting(steps: DataFrame) -> DataFrame:
+    """How many jobs took how long: ``topic, measure, ms, jobs``. What began before the first event counts nowhere."""
     from pyspark.sql import functions as f
 
     of_step = f.expr(
@@ -105,4 +105,6 @@ def measured(steps: DataFrame) -> DataFrame:
         steps.select("topic", f.explode(pairs).alias("pair"))
         .select("topic", "pair.measure", "pair.ms")
         .where("measure IS NOT NULL AND ms IS NOT NULL")
+        .groupBy("topic", "measure", "ms")
+        .agg(f.count("*").alias("jobs"))
     )

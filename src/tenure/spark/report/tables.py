@@ -1,36 +1,38 @@
 """The tables of a report, each a frame that Spark works out. ``docs/reference/report-tables.md`` defines them.
 
 In every table ``queue`` is null in the rows that are about all queues together. Counts come from the rows as they are;
-only what concerns single jobs is made of exploded steps.
+only what concerns single jobs is made of exploded steps. Everything is added up before it is rolled up, for Spark
+copies each row for each level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tenure.spark.report.buckets import DELIVERIES, DURATIONS_MS
-from tenure.spark.report.steps import measured
+from tenure.spark.report.steps import lasting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["ACCURACY", "RANKED_MAX", "TABLES", "Inputs"]
+__all__ = ["RANKED_MAX", "TABLES", "Inputs"]
 
-ACCURACY: Final = 10_000
-"""Of the percentiles: the rank of what is given differs from the one asked for by at most a ten-thousandth."""
 RANKED_MAX: Final = 100
 """Jobs in the poison ranking."""
 _COUNTED: Final = ("produced", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven")
+_OUTCOMES: Final = ("done", "dead", "moved", "held", "waiting")
 _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN 'done'
     WHEN event = 'dead_lettered' THEN 'dead' WHEN event = 'redriven' THEN 'moved'
     WHEN event = 'claimed' THEN 'held' ELSE 'waiting' END"""
+_MS_MAX: Final = 9e18
+"""Durations together: more than that is no time that anybody waited, but nothing that a report may fail for."""
 
 
 class Inputs:
     """What the tables are made of: the parsed rows, the steps of single jobs, and how far apart points of time are.
 
-    ``workers`` is the table of that name, on which another builds.
+    ``workers`` is the table of that name, on which another builds; ``durations`` has how many jobs took how long.
     """
 
     def __init__(self, events: DataFrame, steps: DataFrame, *, step_ms: int) -> None:
@@ -39,25 +41,27 @@ class Inputs:
         self.steps = steps
         self.step_ms = step_ms
         self.workers = _workers(steps)
+        self.durations = lasting(steps)
 
 
 def queues(inputs: Inputs) -> DataFrame:
     """One row per queue: what happened, what became of the jobs, and how evenly the work was spread."""
     from pyspark.sql import functions as f
 
-    counts = inputs.events.rollup("topic").agg(
-        *_sums(_COUNTED), f.count("*").alias("rows"), f.min("ts").alias("first_ms"), f.max("ts").alias("last_ms")
+    ts = f.col("ts")
+    counts = _rolled_up(
+        inputs.events, "topic", counts=_by_event() | {"rows": f.lit(1)}, least={"first_ms": ts}, most={"last_ms": ts}
     )
     ends = inputs.steps.where("is_last").withColumn("outcome", f.expr(_OUTCOME))
-    lives = ends.rollup("topic").agg(
-        f.count("*").alias("lives"),
-        *(f.count_if(f.col("outcome") == name).alias(name) for name in ("done", "dead", "moved", "held", "waiting")),
-        f.count_if(f.col("life") == 0).alias("begun_before"),
-        f.count_if(f.col("deliveries") > 1).alias("delivered_again"),
-    )
+    lives = {
+        "lives": f.lit(1),
+        **{name: f.col("outcome") == name for name in _OUTCOMES},
+        "begun_before": f.col("life") == 0,
+        "delivered_again": f.col("deliveries") > 1,
+    }
     spread = _fairness(inputs.workers.withColumnRenamed("queue", "topic"))
     joined = counts
-    for other in (lives, spread):
+    for other in (_rolled_up(ends, "topic", counts=lives), spread):
         other = other.withColumnRenamed("topic", "also")
         joined = joined.join(other, f.col("topic").eqNullSafe(f.col("also")), "left").drop("also")
     whole = [name for name in joined.columns if name not in ("topic", "jain_acked", "jain_held")]
@@ -69,33 +73,40 @@ def throughput(inputs: Inputs) -> DataFrame:
     from pyspark.sql import functions as f
 
     step_ms = inputs.step_ms
-    start = (f.col("ts") - f.col("ts") % step_ms).alias("start_ms")
-    frame = inputs.events.select(start, "topic", "event", "jobs").rollup("start_ms", "topic").agg(*_sums(_COUNTED))
+    events = inputs.events.withColumn("start_ms", f.col("ts") - f.col("ts") % step_ms)
+    frame = _rolled_up(events, "start_ms", "topic", counts=_by_event())
     frame = frame.where("start_ms IS NOT NULL").withColumn("step_ms", f.lit(step_ms).cast("long"))
     return frame.select(f.col("topic").alias("queue"), "start_ms", "step_ms", *_COUNTED)
 
 
 def latency(inputs: Inputs) -> DataFrame:
-    """Percentiles of each measure."""
+    """Percentiles of each measure: the least duration that so many of the jobs did not exceed."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    points = f.percentile_approx("ms", [0.5, 0.9, 0.99], ACCURACY).alias("points")
-    frame = (
-        measured(inputs.steps)
-        .rollup("measure", "topic")
-        .agg(f.count("*").alias("jobs"), points, f.max("ms").alias("max_ms"), f.sum("ms").alias("sum_ms"))
-        .where("measure IS NOT NULL")
+    of_queues = inputs.durations
+    of_all = of_queues.groupBy("measure", "ms").agg(f.sum("jobs").alias("jobs"))
+    each = of_queues.unionByName(of_all.withColumn("topic", f.lit(None).cast("string")))
+    whole = Window.partitionBy("measure", "topic")
+    up_to_here = whole.orderBy("ms").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = each.withColumn("reached", 100 * f.sum("jobs").over(up_to_here)).withColumn(
+        "of", f.sum("jobs").over(whole)
     )
-    named = [f.get("points", f.lit(place)).alias(name) for place, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))]
-    return frame.select(f.col("topic").alias("queue"), "measure", "jobs", *named, "max_ms", "sum_ms")
+    frame = ranked.groupBy("topic", "measure").agg(
+        f.sum("jobs").alias("jobs"),
+        *(f.min(f.when(f.expr(f"reached >= of * {part}"), f.col("ms"))).alias(f"p{part}_ms") for part in (50, 90, 99)),
+        f.max("ms").alias("max_ms"),
+        _bounded(f.sum(f.col("ms").cast("double") * f.col("jobs"))).alias("sum_ms"),
+    )
+    return frame.withColumnRenamed("topic", "queue")
 
 
 def latency_classes(inputs: Inputs) -> DataFrame:
     """How many jobs fall into which class of duration: 0, 1, 2, 5, 10, … ms."""
     from pyspark.sql import functions as f
 
-    classes = measured(inputs.steps).withColumn("low_ms", _class("ms", DURATIONS_MS))
-    frame = classes.rollup("measure", "low_ms", "topic").agg(f.count("*").alias("jobs"))
+    classes = inputs.durations.withColumn("low_ms", _class("ms", DURATIONS_MS))
+    frame = _rolled_up(classes, "measure", "low_ms", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("low_ms IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "measure", "low_ms", "jobs")
 
@@ -105,17 +116,13 @@ def deliveries(inputs: Inputs) -> DataFrame:
     from pyspark.sql import functions as f
 
     ends = inputs.steps.where("is_last AND life > 0").withColumn("outcome", f.expr(_OUTCOME))
-    frame = (
-        ends.withColumn("low", _class("deliveries", DELIVERIES))
-        .rollup("low", "topic")
-        .agg(
-            f.count("*").alias("jobs"),
-            f.sum("deliveries").alias("deliveries"),
-            *(f.count_if(f.col("outcome") == name).alias(name) for name in ("done", "dead")),
-        )
-        .where("low IS NOT NULL")
-    )
-    return frame.select(f.col("topic").alias("queue"), "low", "jobs", "deliveries", "done", "dead")
+    counts = {
+        "jobs": f.lit(1),
+        "deliveries": f.col("deliveries"),
+        **{name: f.col("outcome") == name for name in ("done", "dead")},
+    }
+    frame = _rolled_up(ends.withColumn("low", _class("deliveries", DELIVERIES)), "low", "topic", counts=counts)
+    return frame.where("low IS NOT NULL").select(f.col("topic").alias("queue"), "low", *counts)
 
 
 def returns(inputs: Inputs) -> DataFrame:
@@ -126,16 +133,13 @@ def returns(inputs: Inputs) -> DataFrame:
     again = f.expr("event = 'claimed' AND before IN ('released', 'expired')")
     frame = inputs.steps.where(ended | again).select(
         "topic",
+        again.alias("again"),
         f.when(again, f.col("before")).otherwise(f.col("event")).alias("how"),
         f.when(again, f.col("before_why")).otherwise(f.col("why")).alias("reason"),
-        f.when(again, 0).otherwise(1).alias("returned"),
-        f.when(again, 1).otherwise(0).alias("redelivered"),
         f.when(f.expr("event <> 'claimed' AND before = 'claimed'"), f.col("before_ms")).alias("lost_ms"),
     )
-    frame = frame.rollup("how", "reason", "topic").agg(
-        *(f.sum(name).alias(name) for name in ("returned", "redelivered")),
-        f.coalesce(f.sum("lost_ms"), f.expr("0L")).alias("lost_ms"),
-    )
+    counts = {"returned": ~f.col("again"), "redelivered": f.col("again")}
+    frame = _rolled_up(frame, "how", "reason", "topic", counts=counts, durations={"lost_ms": f.col("lost_ms")})
     frame = frame.where("how IS NOT NULL AND reason IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "how", "reason", "returned", "redelivered", "lost_ms")
 
@@ -165,27 +169,25 @@ def workers(inputs: Inputs) -> DataFrame:
 def _workers(steps: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
+    seen = ("claimed", "acked", "released", "expired")
     ends = f.expr("before = 'claimed' AND event IN ('acked', 'released', 'expired', 'dead_lettered')")
-    frame = (
-        steps.where("node IS NOT NULL AND event IN ('claimed', 'acked', 'released', 'expired', 'dead_lettered')")
-        .rollup("node", "topic")
-        .agg(
-            *(f.count_if(f.col("event") == name).alias(name) for name in ("claimed", "acked", "released", "expired")),
-            f.coalesce(f.sum(f.when(ends, f.col("before_ms"))), f.expr("0L")).alias("held_ms"),
-        )
-        .where("node IS NOT NULL")
+    frame = _rolled_up(
+        steps.where(f.col("node").isNotNull() & f.col("event").isin(*seen, "dead_lettered")),
+        "node",
+        "topic",
+        counts={name: f.col("event") == name for name in seen},
+        durations={"held_ms": f.when(ends, f.col("before_ms"))},
     )
-    return frame.select(f.col("topic").alias("queue"), "node", "claimed", "acked", "released", "expired", "held_ms")
+    frame = frame.where("node IS NOT NULL")
+    return frame.select(f.col("topic").alias("queue"), "node", *seen, "held_ms")
 
 
 def dead_letters(inputs: Inputs) -> DataFrame:
     """Jobs taken out of circulation, by why and where they went; no ``dest`` means parked in place, or dropped."""
     from pyspark.sql import functions as f
 
-    frame = inputs.events.where("event = 'dead_lettered'").fillna("", ["reason"])
-    frame = frame.rollup("reason", f.coalesce("dest", f.lit("")).alias("dest"), "topic").agg(
-        f.sum("jobs").alias("jobs")
-    )
+    frame = inputs.events.where("event = 'dead_lettered'").fillna("", ["reason", "dest"])
+    frame = _rolled_up(frame, "reason", "dest", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("reason IS NOT NULL AND dest IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "reason", f.expr("nullif(dest, '')").alias("dest"), "jobs")
 
@@ -216,11 +218,42 @@ TABLES: Final[dict[str, Callable[[Inputs], DataFrame]]] = {
 """Every table by the name of its directory, in the order in which they are made."""
 
 
-def _sums(names: tuple[str, ...]) -> list[Column]:
+def _rolled_up(
+    frame: DataFrame,
+    *keys: str,
+    counts: Mapping[str, Column],
+    durations: Mapping[str, Column] | None = None,
+    least: Mapping[str, Column] | None = None,
+    most: Mapping[str, Column] | None = None,
+) -> DataFrame:
+    """For each combination of the keys, and rolled up over them: numbers and conditions added up, durations added up,
+    and what is least and most.
+    """
+    from pyspark.sql import functions as f
+
+    whole = {name: column.cast("long") for name, column in counts.items()}
+    times = {name: column.cast("double") for name, column in (durations or {}).items()}
+    parts = ((f.sum, whole), (f.sum, times), (f.min, least or {}), (f.max, most or {}))
+    added = [how(column).alias(name) for how, columns in parts for name, column in columns.items()]
+    again = [how(name).alias(name) for how, columns in parts for name in columns]
+    rolled = frame.groupBy(*keys).agg(*added).rollup(*keys).agg(*again)
+    for name in times:
+        rolled = rolled.withColumn(name, _bounded(f.col(name)))
+    return rolled.fillna(0, [*whole, *times])
+
+
+def _bounded(duration_ms: Column) -> Column:
+    """A sum of durations as a whole number, exact below 2 ** 53."""
+    from pyspark.sql import functions as f
+
+    return f.least(duration_ms, f.lit(_MS_MAX)).cast("long")
+
+
+def _by_event() -> dict[str, Column]:
     """Jobs by kind of event, a column each."""
     from pyspark.sql import functions as f
 
-    return [f.sum(f.when(f.col("event") == name, f.col("jobs")).otherwise(f.expr("0L"))).alias(name) for name in names]
+    return {name: f.when(f.col("event") == name, f.col("jobs")) for name in _COUNTED}
 
 
 def _class(column: str, edges: tuple[int, ...]) -> Column:

@@ -1,0 +1,56 @@
+"""A command of `tenure` that runs Spark, as a process which is watched, told to end, or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["Command", "running"]
+
+WITHIN_S = 300
+
+
+class Command:
+    """The command in a process group of its own: what kills it kills its JVM too."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [str(Path(sys.executable).with_name("tenure")), *map(str, arguments)]
+        command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def until(self, seen: Callable[[], bool]) -> None:
+        """Wait for something that the run does, while it runs."""
+        until_s = time.monotonic() + WITHIN_S
+        while not seen():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < until_s, "it did not come that far"
+            time.sleep(0.02)
+
+    def ended(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=WITHIN_S)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.process.communicate()
+
+
+@contextmanager
+def running(*arguments: object) -> Iterator[Command]:
+    """The command; whatever is left of it is killed in the end."""
+    command = Command(*arguments)
+    try:
+        yield command
+    finally:
+        command.kill()
