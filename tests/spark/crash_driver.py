@@ -11,8 +11,8 @@ import importlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenure.buffer.sinks import Commit
@@ -120,7 +120,7 @@ def killing_a_worker(told: dict[str, Any]) -> Callable[[DataFrame], DataFrame]:
 
 
 def slow_in_one_task(told: dict[str, Any]) -> Callable[[DataFrame], DataFrame]:
-    """A transform that makes the first attempt at one task so slow that Spark starts a second one beside it."""
+    """A transform whose first attempt at one task waits until Spark has started a second one beside it."""
     marks = told["marks"]
 
     def transform(frame: DataFrame) -> DataFrame:
@@ -130,13 +130,16 @@ def slow_in_one_task(told: dict[str, Any]) -> Callable[[DataFrame], DataFrame]:
             from pyspark import TaskContext
 
             context = TaskContext.get()
-            first = context is not None and context.partitionId() == 0 and context.attemptNumber() == 0
-            if context is not None and context.partitionId() == 0 and not first:
-                with open(os.path.join(marks, f"speculated-{context.taskAttemptId()}"), "w"):
-                    pass
             yield from parts
-            if first:
-                time.sleep(6)
+            if context is None or context.partitionId() != 0:
+                return
+            mark = os.path.join(marks, f"speculated-{told['group']}-{context.stageId()}")
+            if context.attemptNumber() > 0:
+                with open(mark, "w"):
+                    pass
+            until_s = time.monotonic() + 60
+            while not os.path.exists(mark) and time.monotonic() < until_s:
+                time.sleep(0.1)
 
         return frame.mapInArrow(rows, frame.schema)
 
@@ -151,19 +154,16 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], Callable[[DataFrame], DataFrame
 
 
 def main(told: dict[str, Any]) -> None:
-    """Run every job of ``told["jobs"]`` in a thread; ``stop`` names a point at which the process stops itself."""
+    """Run the jobs of ``told["jobs"]``, so many at once; ``stop`` names a point at which the process stops itself."""
     by_name = {case.name: case for case in CASES}
     sinks = [_sink(by_name[job["case"]], job) for job in told["jobs"]]
     needs = [sink.needs(tuple(told["spark_version"])) for sink in sinks]
     spark = open_session("crash", master=told["master"], conf=told["conf"], needs=needs)
     print("started", flush=True)
-    threads = [
-        threading.Thread(target=_drive, args=(spark, sink, job)) for sink, job in zip(sinks, told["jobs"], strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(told["at_once"]) as pool:
+        done = [pool.submit(_drive, spark, sink, job) for sink, job in zip(sinks, told["jobs"], strict=True)]
+    for each in done:
+        each.result()
     print("ended", flush=True)
     spark.stop()
 

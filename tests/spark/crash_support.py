@@ -57,8 +57,11 @@ def held(spark: SparkSession, case: Case, place: str) -> Sum:
 class Child:
     """A driver in a process group of its own, whose lines are kept."""
 
-    def __init__(self, jobs: list[dict[str, Any]], *, conf: dict[str, str], master: str = "local[2]") -> None:
-        told = {"jobs": jobs, "conf": conf, "master": master, "spark_version": spark_version()}
+    def __init__(
+        self, jobs: list[dict[str, Any]], *, conf: dict[str, str], master: str = "local[2]", at_once: int | None = None
+    ) -> None:
+        told: dict[str, Any] = {"jobs": jobs, "conf": conf, "master": master, "spark_version": spark_version()}
+        told["at_once"] = at_once or len(jobs)
         self.lines: list[str] = []
         self.errors = ""
         self._heard = threading.Condition()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,11 @@ def jobs_for(folder: Path, postgres: str, *, entries: int, readers: tuple[str, .
     return jobs, expected
 
 
+def so_many(ranges: int) -> Callable[[list[str]], bool]:
+    """Whether so many ranges are in the tables, of whichever jobs."""
+    return lambda lines: sum(line.startswith("range ") for line in lines) >= ranges
+
+
 def all_hold(spark: SparkSession, jobs: list[dict[str, Any]], expected: Any) -> None:
     for job in jobs:
         assert held(spark, BY_NAME[job["case"]], job["place"]) == expected, job["group"]
@@ -83,10 +88,11 @@ def test_a_million_entries_survive_five_kills_at_random(spark: SparkSession, pos
     jobs, expected = jobs_for(tmp_path, postgres, entries=ENTRIES)
     dice = random.Random(54)
     for _ in range(KILLS):
+        ranges = dice.randint(1, len(jobs) * RANGES // (KILLS + 1))
         child = Child(jobs, conf=SMALL)
         try:
-            child.wait_for(lambda lines: any(line.startswith("range") for line in lines))
-            sleep_until_it_is_killed(child, dice.uniform(0, 15))
+            assert child.wait_for(so_many(ranges)), child.lines
+            sleep_until_it_is_killed(child, dice.uniform(0, 1))
             assert "ended" not in child.lines
         finally:
             child.kill()
@@ -139,6 +145,7 @@ def test_tasks_that_are_repeated_or_speculated_write_once(
 ):
     jobs, expected = jobs_for(tmp_path, postgres, entries=20_000, readers=("python",))
     jobs = [{**job, "transform": transform, "entries_max": 10_000} for job in jobs]
-    Child(jobs, conf=ON_CLUSTER | SPECULATING, master=cluster.url).end(900)
+    # One by one: a second attempt needs the executor that has nothing else to do.
+    Child(jobs, conf=ON_CLUSTER | SPECULATING, master=cluster.url, at_once=1).end(900)
     assert list(tmp_path.glob(mark)), "nothing was repeated: the test shows nothing"
     all_hold(spark, jobs, expected)
