@@ -17,6 +17,7 @@ from tests.buffer.conftest import free_ports
 
 UP_WITHIN_S = 600
 HOST = "127.0.0.1"
+OTHER_HOST = "127.0.0.2"
 
 
 class Cluster:
@@ -43,29 +44,30 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers with a core each."""
+    """A master and two workers with a core each, on two addresses: Spark speculates on another host only."""
     port, web = free_ports(2)
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         master = ["master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(web)]
-        stack.enter_context(_started(folder, "master", master))
+        stack.enter_context(_started(folder, "master", master, host=HOST))
         workers = []
-        for number in range(2):
-            options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        for number, host in enumerate((HOST, OTHER_HOST)):
+            options = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
             work = folder / f"worker-{number}"
             options += ["--work-dir", str(work), url]
-            workers.append(stack.enter_context(_started(folder, f"worker-{number}", ["worker.Worker", *options])))
+            command = ["worker.Worker", *options]
+            workers.append(stack.enter_context(_started(folder, f"worker-{number}", command, host=host)))
         _wait_for(folder / "master.log", b"Registering worker", 2)
         yield Cluster(url, workers)
 
 
 @contextmanager
-def _started(folder: Path, name: str, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(folder: Path, name: str, command: list[str], *, host: str) -> Iterator[subprocess.Popen[bytes]]:
     home = Path(str(pyspark.__file__)).parent
     environment = os.environ | {
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": HOST,
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
     }
     with (folder / f"{name}.log").open("wb") as log:

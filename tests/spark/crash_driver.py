@@ -111,7 +111,7 @@ def killing_a_worker(told: dict[str, Any]) -> Callable[[DataFrame], DataFrame]:
             for part in parts:
                 yield part
                 if context is not None and context.partitionId() == 0 and context.attemptNumber() == 0:
-                    with open(os.path.join(marks, f"killed-{context.taskAttemptId()}"), "w"):
+                    with open(os.path.join(marks, f"killed-{told['group']}-{context.taskAttemptId()}"), "w"):
                         os.kill(os.getpid(), 9)
 
         return frame.mapInArrow(rows, frame.schema)
