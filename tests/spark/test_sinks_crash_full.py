@@ -43,6 +43,7 @@ SPECULATING = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.3",
     "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.task.duration.threshold": "1s",  # also where a stage has a single task, as the small tables' has
 }
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3_500)]

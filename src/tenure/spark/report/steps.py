@@ -19,6 +19,9 @@ __all__ = ["MEASURES", "lasting", "steps_of"]
 MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
 """The durations, as the reference defines them."""
 
+_JOB: Final = ("seq", "topic", "log")
+"""A job's identity; numbers first, for they are compared soonest."""
+_ORDER: Final = ("batch", "n")
 _WHY: Final = """CASE event WHEN 'expired' THEN 'lease ran out'
     WHEN 'released' THEN coalesce(reason, 'nack') WHEN 'dead_lettered' THEN coalesce(reason, '') END"""
 _MS_SINCE: Final = "CASE WHEN {since} IS NOT NULL THEN greatest(0L, ts - {since}) END"  # a clock may be set back
@@ -35,25 +38,28 @@ def steps_of(events: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    in_order = Window.partitionBy("log", "topic", "seq").orderBy("batch", "n")
+    in_order = Window.partitionBy(*_JOB).orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
-    def latest(value: Column) -> Column:
-        return f.last(value, ignorenulls=True).over(so_far)
+    def latest(name: str) -> Column:
+        return f.last(name, ignorenulls=True).over(so_far)
 
-    first_pass = (
-        _exploded(events)
-        .withColumn("claims", f.sum(f.col("is_claim").cast("long")).over(so_far))
-        .withColumn("life", f.sum(f.col("begins").cast("long")).over(so_far))
-        .withColumn("life_ts", latest(f.expr("CASE WHEN begins THEN ts END")))
-        .withColumn("reason_so_far", latest(f.expr("CASE WHEN begins THEN '' ELSE why END")))
-        .withColumn("holder", latest(f.expr("CASE WHEN is_claim THEN node END")))
-        .withColumn("before", f.lag("event").over(in_order))
-        .withColumn("before_ts", f.lag("ts").over(in_order))
-        .withColumn("before_why", f.lag("why").over(in_order))
-        .withColumn("next_begins", f.lead("begins").over(in_order))
+    # All at once, and of columns instead of expressions, they are one pass of Spark's; each by itself would be another.
+    first_pass = _marked(_sorted(_exploded(events))).withColumns(
+        {
+            "claims": f.sum("claim").over(so_far),
+            "life": f.sum("begin").over(so_far),
+            "life_ts": latest("begin_ts"),
+            "reason_so_far": latest("reason_from_here"),
+            "holder": latest("claim_node"),
+            "before": f.lag("event").over(in_order),
+            "before_ts": f.lag("ts").over(in_order),
+            "before_why": f.lag("why").over(in_order),
+            "next_begins": f.lead("begins").over(in_order),
+        }
     )
-    return first_pass.withColumn("claims_before", latest(f.expr("CASE WHEN begins THEN claims END"))).select(
+    second_pass = first_pass.withColumn("claims_here", f.expr("CASE WHEN begins THEN claims END"))
+    return second_pass.withColumn("claims_before", latest("claims_here")).select(
         "log",
         "topic",
         "seq",
@@ -73,7 +79,7 @@ def steps_of(events: DataFrame) -> DataFrame:
 
 
 def _exploded(events: DataFrame) -> DataFrame:
-    """One row per event and job, with whether a life begins, whether it is a claim, and how a delivery ended."""
+    """One row per event and job, with whether a life begins, and how a delivery ended."""
     from pyspark.sql import functions as f
 
     return (
@@ -81,9 +87,28 @@ def _exploded(events: DataFrame) -> DataFrame:
         .withColumn("pair", f.explode("pairs"))
         .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
         .withColumn("begins", f.expr("event = 'produced' OR (event = 'redriven' AND dest <=> topic)"))
-        .withColumn("is_claim", f.col("event") == "claimed")
         .withColumn("why", f.expr(_WHY))
-        .select("log", "topic", "seq", "batch", "n", "event", "ts", "node", "begins", "is_claim", "why")
+        .select(*_JOB, *_ORDER, "event", "ts", "node", "begins", "why")
+    )
+
+
+def _sorted(rows: DataFrame) -> DataFrame:
+    """The rows of each job together and in the order of the log: the one shuffle and the one sort."""
+    return rows.repartition(*_JOB).sortWithinPartitions(*_JOB, *_ORDER)
+
+
+def _marked(rows: DataFrame) -> DataFrame:
+    """With what the passes add up and look back for; made behind the sort, which moves less without it."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumns(
+        {
+            "claim": f.expr("CAST(event = 'claimed' AS LONG)"),
+            "claim_node": f.expr("CASE WHEN event = 'claimed' THEN node END"),
+            "begin": f.expr("CAST(begins AS LONG)"),
+            "begin_ts": f.expr("CASE WHEN begins THEN ts END"),
+            "reason_from_here": f.expr("CASE WHEN begins THEN '' ELSE why END"),
+        }
     )
 
 
