@@ -21,6 +21,9 @@ from tests.http.serving import Running, serving
 
 __all__ = ["Console", "Queue"]
 
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-features=PreloadTopChromeWebUI"]
+"""Nothing on two cores that no test looks at: no drawing by a graphics card that is played, no side panels."""
+
 expect.set_options(timeout=30_000)
 
 
@@ -111,7 +114,13 @@ def chromium_path() -> str:
 def browser(chromium_path: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
-            executable_path=chromium_path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=chromium_path,
+            args=[
+                "--no-sandbox",
+                "--disable-dev-shm-usage",
+                "--disable-gpu",
+                "--disable-features=PreloadTopChromeWebUI",
+            ],
         )
         yield launched
         launched.close()

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 ENTRIES, BATCH, RANGE = 20_000, 1_000, 7_000
 SHORT = 4_000
 """Entries of a range of the child: so many ranges that it is not through when the slowest sink has its first."""
-SMALL = {
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
+SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def job(case: Case, folder: Path, postgres: str, **more: Any) -> dict[str, Any]:
