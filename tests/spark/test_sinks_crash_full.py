@@ -31,6 +31,7 @@ READERS = ("jvm", "python")
 BY_NAME = {case.name: case for case in CASES}
 ON_CLUSTER = {
     **SMALL,
+    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.executor.memory": "600m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
