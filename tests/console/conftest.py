@@ -22,7 +22,7 @@ from tests.http.serving import Running, serving
 __all__ = ["Console", "Queue"]
 
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-features=PreloadTopChromeWebUI"]
-"""Nothing on two cores that no test looks at: no drawing by a graphics card that is played, no side panels."""
+"""Without what no test looks at: an emulated graphics card, and the browser's own panels."""
 
 expect.set_options(timeout=30_000)
 
@@ -113,15 +113,7 @@ def chromium_path() -> str:
 @pytest.fixture(scope="module")
 def browser(chromium_path: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=chromium_path,
-            args=[
-                "--no-sandbox",
-                "--disable-dev-shm-usage",
-                "--disable-gpu",
-                "--disable-features=PreloadTopChromeWebUI",
-            ],
-        )
+        launched = playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
         yield launched
         launched.close()
 

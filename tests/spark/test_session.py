@@ -20,7 +20,6 @@ from tenure.spark.starting import explained
 
 REPORTS = """\
 import os, sys
-from tenure.spark.scripts import kept_script
 from tenure.spark.session import open_session
 spark = open_session("test", master="local[1]", conf={"spark.driver.memory": "1g"})
 print(spark.range(10).count(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("JAVA_HOME"))

@@ -89,9 +89,7 @@ def latency(inputs: Inputs) -> DataFrame:
     each = of_queues.unionByName(of_all.withColumn("topic", f.lit(None).cast("string")))
     whole = Window.partitionBy("measure", "topic")
     up_to_here = whole.orderBy("ms").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = each.withColumn("reached", 100 * f.sum("jobs").over(up_to_here)).withColumn(
-        "of", f.sum("jobs").over(whole)
-    )
+    ranked = each.withColumns({"reached": 100 * f.sum("jobs").over(up_to_here), "of": f.sum("jobs").over(whole)})
     frame = ranked.groupBy("topic", "measure").agg(
         f.sum("jobs").alias("jobs"),
         *(f.min(f.when(f.expr(f"reached >= of * {part}"), f.col("ms"))).alias(f"p{part}_ms") for part in (50, 90, 99)),
