@@ -31,6 +31,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trim_step_bytes: int = 1 * MIB
     """How much a trimming step rewrites before other work gets its turn."""
 
+    reboot_ms_max: int = 259_200_000
+    """How much time at most is taken to have passed over a reboot, when only the wall clock can tell (three days)."""
+    time_mark_ms: int = 3_600_000
+    """A log that has fallen silent notes the time this often, so that a reboot does not hide how long it was idle."""
+
     records_max: int = 10_000
     """Records in one append."""
     record_bytes_max: int = 1 * MIB

@@ -180,6 +180,9 @@ def test_fault_3_a_segment_born_without_its_first_batch_still_stands_alone_later
     while len(session.log.segments()) == 1:
         session.produce(1, size=500)
     born = session.log.segments()[-1].number
+    sync = session.log.begin_sync()  # publishes the new segment, in which nothing has been written yet
+    sync.run()
+    session.log.end_sync(sync)
     session = reopened(session.disk.crash("lost"), session)
     assert session.log.segments()[-1].number == born
     while session.log.segments()[0].number < born:

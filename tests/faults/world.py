@@ -133,8 +133,8 @@ class Session:
         return self.call(letters.redrive, name, **options)
 
     def trim(self) -> None:
-        while trim.trim_due(self.engine) and self.call(_trim_step):
-            pass
+        while trim.trim_due(self.engine):
+            self.call(trim.trim_step)
 
     def checkpoint(self) -> None:
         self.sync()
@@ -155,11 +155,6 @@ class Session:
     def close(self) -> None:
         self.sync()
         self.log.close()
-
-
-def _trim_step(engine: Engine) -> bool:
-    """A step moves records without changing what they are, and may stop anywhere."""
-    return trim.trim_step(engine)
 
 
 # Looking

@@ -12,7 +12,7 @@ SEGMENT_BYTES = 2048
 
 
 def open_log(disk: SimDisk, *, segment_bytes: int = SEGMENT_BYTES) -> tuple[FileLog, list[Frame]]:
-    log = FileLog.open(disk, segment_bytes=segment_bytes, reserve_bytes=128, log_id=b"0123456789abcdef")
+    log = FileLog.open(disk, segment_bytes=segment_bytes, log_id=b"0123456789abcdef")
     return log, list(log.replay())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ import pytest
 
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 from tenure.log import FileLog, checkpoint
+from tenure.log.segment import segment_name
 from tenure.testing.simdisk import CrashMode, Failure, PowerLoss, SimDisk
 from tests.log.model import Model, open_log
 
@@ -252,7 +254,9 @@ def test_a_failed_write_stops_the_log_but_not_reads_of_what_was_pending() -> Non
 
 
 def test_a_sync_that_failed_on_another_thread_is_not_hidden_by_a_roll() -> None:
-    """Fault 13: the kernel tells a failure once; a roll that syncs the same file later must not believe its own."""
+    """Fault 13: the kernel tells a failure once; what syncs the same file later neither believes itself nor publishes
+    the segment behind it, whose name would say that all before it is durable.
+    """
     disk, model = SimDisk(4), Model()
     log = opened(disk, model)
     model.append(log, [(20, 1, b"a" * 1000)])
@@ -260,12 +264,16 @@ def test_a_sync_that_failed_on_another_thread_is_not_hidden_by_a_roll() -> None:
     sync = log.begin_sync()
     disk.fail_at(disk.operations + 1, "EIO")
     sync.run()
-    with pytest.raises(Closed):
-        log.append([(20, 1, b"b" * 1500)])
+    model.append(log, [(20, 1, b"b" * 1500)])
+    with pytest.raises(Indeterminate):
+        log.sync()
     assert log.failed is not None
+    assert segment_name(2) not in disk.names()
     with pytest.raises(Indeterminate):
         log.end_sync(sync)
     assert log.synced_batch == 1
+    for mode in ("lost", "torn", "reordered", "kept"):
+        opened(disk.crash(mode), copy.deepcopy(model))
 
 
 def fill(model: Model, log: FileLog, body: bytes, *, urgent: bool = False) -> str:
@@ -279,38 +287,77 @@ def fill(model: Model, log: FileLog, body: bytes, *, urgent: bool = False) -> st
 
 
 def test_a_full_disk_refuses_an_append_and_changes_nothing_until_space_returns() -> None:
-    """Fault 12: a clear error, acks from the reserve, reads go on, and it recovers by itself."""
-    disk, model = SimDisk(5, capacity_bytes=2 * 2048 + 100), Model()
+    """Fault 12: a clear error, acks from the room kept for them, reads go on, and it recovers by itself."""
+    disk, model = SimDisk(5, capacity_bytes=5 * 2048 + 100), Model()
     log = opened(disk, model)
     assert fill(model, log, b"f" * 300) == "disk_full"
+    assert len(log.segments()) == 3
     before = (log.pending_batch, log.written_batch, log.position(), log.segments(), list(log.replay()))
     with pytest.raises(Overloaded):
         log.append([(20, 1, b"f" * 300)])
     assert before == (log.pending_batch, log.written_batch, log.position(), log.segments(), list(log.replay()))
-    assert not [name for name in disk.names() if name.endswith(".tmp")]
-    model.append(log, [(20, 1, b"ack")], urgent=True)
+    assert log.crowded
+    for number in range(20):
+        model.append(log, [(20, 1, b"ack %d" % number)], urgent=True)
     log.sync()
     assert all(log.read(frame[2])[2] == frame[3] for _, frame in model.history)
-    with pytest.raises(Overloaded):
-        log.append([(20, 1, b"a" * 200)], urgent=True)
     model.dropped = 1
     log.drop(1)
+    log.sync()
     model.append(log, [(20, 1, b"f" * 300)])
     log.close()
     model.note(log)
     opened(disk.crash("lost"), model)
 
 
-def test_a_full_disk_leaves_room_to_log_a_drop_after_the_reserve_is_used_up() -> None:
-    """Fault 12: reclaiming space needs a little of it, so the log keeps some for itself."""
-    disk, model = SimDisk(6, capacity_bytes=2 * 2048 + 100), Model()
+def test_acks_may_use_a_segment_of_room_and_leave_one_to_reclaim_space_in() -> None:
+    """Fault 12: the last room is for emptying the oldest segment, which gives a whole one back."""
+    disk, model = SimDisk(6, capacity_bytes=5 * 2048 + 100), Model()
     log = opened(disk, model)
-    assert fill(model, log, b"f" * 50, urgent=True) == "disk_full"
-    model.dropped = 1
-    log.drop(1)
-    log.seal()
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    used = sum(segment.used_bytes for segment in log.segments())
+    assert fill(model, log, b"a" * 20, urgent=True) == "disk_full"
+    assert sum(segment.used_bytes for segment in log.segments()) > used + 0.9 * 2048
+    for turn in range(1, 8):
+        oldest = [frame for _, frame in model.history if frame[2] >> 32 == log.segments()[0].number]
+        for _, topic, _, body in [frame for frame in oldest if frame[3][:1] == b"f"]:
+            location = log.append([(20, topic, body)], reclaim=True)[0]
+            model.history.append((log.pending_batch, (20, topic, location, body)))
+        model.dropped = turn
+        log.drop(turn)
+        log.sync()
+        model.note(log)
+        model.history = [row for row in model.history if row[1][2] >> 32 > turn]
+        model.append(log, [(20, 1, b"one more ack")], urgent=True)
+    opened(disk.crash("lost"), model).close()
+
+
+def test_a_full_disk_is_not_asked_for_room_again_before_it_has_some() -> None:
+    """To be refused a segment costs as much as to get one: a flood of appends must not meet it each time."""
+    disk, model = SimDisk(7, capacity_bytes=4 * 2048 + 100), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    tries: list[int] = []
+    allocate = disk.allocate
+    disk.allocate = lambda file, size: (tries.append(size), allocate(file, size))[1]  # type: ignore[method-assign]
+    for _ in range(50):
+        with pytest.raises(Overloaded):
+            log.append([(20, 1, b"f" * 300)])
+    assert tries == []
+    disk.capacity_bytes = 8 * 2048
     model.append(log, [(20, 1, b"f" * 300)])
-    log.close()
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 5])
+def test_a_full_disk_can_be_opened_again_and_again(capacity: int) -> None:
+    """Fault 12: a supervisor that restarts the process on a full disk does not use up the room to open in."""
+    disk, model = SimDisk(8, capacity_bytes=capacity * 2048 + 100), Model()
+    log = opened(disk, model)
+    fill(model, log, b"f" * 300)
+    for _ in range(12):
+        disk = disk.kill()
+        opened(disk, model)
 
 
 def test_running_out_of_handles_sheds_an_append_and_keeps_the_log_whole() -> None:

@@ -142,10 +142,22 @@ def test_damage_in_a_finished_segment_is_an_error_not_the_end() -> None:
     log, _ = open_log(disk)
     while len(log.segments()) < 3:
         log.append([(20, 1, bytes(300))])
-        log.write()
+        log.sync()
     disk.flip_bit(segment_name(1), 600 * 8)
     with pytest.raises(Corrupt):
         list(Tailer(disk).poll())
+
+
+def test_a_segment_is_followed_once_it_is_durable_and_not_before() -> None:
+    disk = SimDisk(1)
+    log, _ = open_log(disk)
+    tailer = Tailer(disk)
+    while len(log.segments()) < 3:
+        log.append([(20, 1, bytes(300))])
+        log.write()
+    assert bodies(tailer) == []
+    log.sync()
+    assert len(bodies(tailer)) > 8
 
 
 def test_it_reads_a_directory_that_another_process_holds(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.keep()
 
     def make_settings(self, segment_bytes: int) -> Settings:
-        return Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=512)
+        return Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=512, reboot_ms_max=1 << 50)
 
     def set_up(self) -> None:
         """Bring engine and model to where the rules begin."""

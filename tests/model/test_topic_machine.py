@@ -55,6 +55,7 @@ class TopicMachine(EngineMachine):
         return Settings(
             segment_bytes=segment_bytes,
             spare_segments=1,
+            reboot_ms_max=1 << 50,
             trim_step_bytes=512,
             router_hops_max=HOPS_MAX,
             router_step_records=STEP_RECORDS,

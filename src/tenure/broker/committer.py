@@ -8,6 +8,7 @@ claim that waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from tenure.log.home import Sync
 
 __all__ = ["Committer"]
 
+logger = logging.getLogger("tenure.broker")
+
 
 class Committer:
     """Moves batches from appended to written to synced.
@@ -31,6 +34,7 @@ class Committer:
         self.engine = engine
         self.failed: TenureError | None = None
         self.after_sync: Callable[[], None] = lambda: None
+        self.after_failure: Callable[[], None] = lambda: None
         self._loop = loop
         self._on_synced = on_synced
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
@@ -76,8 +80,6 @@ class Committer:
             return
         log = self.engine.log
         _resolve(self._write_waiters, log.written_batch)
-        if log.synced_batch > self.engine.synced_batch:  # a roll or a drop has synced by itself
-            self._spread(log.synced_batch)
         self._want_sync()
 
     def _broken(self) -> bool:
@@ -146,32 +148,40 @@ class Committer:
             await self.wait(batch, Level.SYNCED)
 
     def fail(self, error: TenureError) -> None:
-        """A write or sync failed: the answer of everything that waits is unknown, and nothing is written any more."""
+        """A write or sync failed: the answer of everything that waits is unknown, and nothing is written any more.
+
+        Whoever waits for batches that had come far enough before is answered all the same.
+        """
         if self.failed is None:
             self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
+            logger.error("%s", self.failed.message)
+        _resolve(self._write_waiters, self.engine.log.written_batch)
         for waiters in (self._write_waiters, self._sync_waiters):
             for _, future in waiters:
                 if not future.done():
                     future.set_exception(self.failed)
             waiters.clear()
+        self.after_failure()
 
-    async def finish(self) -> None:
-        """Write and sync what is there and stop the thread."""
+    async def finish(self, last: Callable[[], None]) -> None:
+        """Write and sync what is there, do the last of the disk's work, and stop the thread."""
         self._finishing = True
         for timer in (self._sync_timer, self._seal_timer):
             if timer is not None:
                 timer.cancel()
         self._sync_timer = self._seal_timer = None
         self._flush()
-        while self._syncing is not None:
-            await asyncio.wait([self._syncing])
-            await asyncio.sleep(0)
         log = self.engine.log
-        if self.failed is None and log.synced_batch < log.written_batch:
-            self._start_sync()
-            await self.finish()
-            return
-        self._thread.shutdown(wait=True)
+        while self._syncing is not None or (self.failed is None and log.synced_batch < log.written_batch):
+            if self._syncing is None:
+                self._start_sync()
+            else:
+                await asyncio.wait([self._syncing])
+                await asyncio.sleep(0)
+        try:
+            await self.run_in_thread(last)
+        finally:
+            self._thread.shutdown(wait=True)
 
     async def run_in_thread(self, work: Callable[[], None]) -> None:
         """Run slow disk work beside the loop, in turn with the syncs."""

@@ -6,6 +6,7 @@ by the append, before anything was folded. What an answer waits for is the numbe
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -42,6 +43,8 @@ from tenure.settings import Settings
 
 __all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]
 
+logger = logging.getLogger("tenure.broker")
+
 WALL_TOLERANCE_MS = 20
 """How far the wall clock may drift from log time before the difference is logged anew."""
 
@@ -54,7 +57,8 @@ class Engine:
 
     ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
     ``stalled`` are the sources of routers that wait for their destination, by its name.
-    ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened.
+    ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened;
+    ``fruitless_bytes`` is what it has moved since ``trimmed_live_bytes`` were alive, when it may have nothing to win.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -78,10 +82,13 @@ class Engine:
         self.appended_bytes = 0
         self.rewritten_bytes = 0
         self.dropped_bytes = 0
+        self.fruitless_bytes = 0
+        self.trimmed_live_bytes = 0
         self._synced_bytes = 0
         self.crowded = settings.total_bytes_max > 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
+        self._heads_batch = 0
         self._names: list[str] = []
         self._names_of = (0, 0)
         self._boot_base = 0
@@ -129,14 +136,29 @@ class Engine:
         if not state.epoch:
             now = wall_ms
         elif state.boot_id == self.clock.boot_id:
-            now = state.opened_ms + boot_ms - state.boot_ms
+            now = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
-            now = wall_ms - state.wall_offset_ms
-        now = max(now, state.log_ms)
+            now = self._after_reboot(wall_ms)
         self._log_base, self._boot_base = now, boot_ms
-        opened = Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now)
-        self.commit(opened, 0, urgent=True)
+        self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now), 0)
         self.log.sync()
+
+    def _after_reboot(self, wall_ms: int) -> int:
+        """Log time as the wall clock tells it, which is all there is after a reboot, within a bound.
+
+        A hardware clock that is wrong at boot would otherwise let every TTL, delay and window pass at once, and log
+        time never goes back.
+        """
+        log_ms, limit = self.state.log_ms, self.settings.reboot_ms_max
+        passed_ms = wall_ms - self.state.wall_offset_ms - log_ms
+        if passed_ms > limit:
+            logger.warning(
+                "the wall clock is %d s ahead of the log after a reboot: only %d s are taken to have passed; "
+                "check the hardware clock",
+                passed_ms // 1000,
+                limit // 1000,
+            )
+        return log_ms + min(max(passed_ms, 0), limit)
 
     def now(self) -> int:
         """Log time, now. A wall clock that moved against it is noted in the log on the way.
@@ -162,6 +184,12 @@ class Engine:
             self.commit(ClockSet(now, wall_offset_ms), 0, urgent=True)
             self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
+    def mark_time(self) -> None:
+        """Note the time in the log, where there is room for it."""
+        now = self.now()
+        with suppress(Closed, Overloaded):
+            self.commit(ClockSet(now, self.state.wall_offset_ms), 0, urgent=True)
+
     # Writing
 
     def commit(self, event: Event, topic_id: int, *, urgent: bool = False) -> int:
@@ -184,6 +212,13 @@ class Engine:
             self._apply(event, topic_id, location)
         return self.log.pending_batch
 
+    def rewrite(self, event: Event, topic_id: int) -> None:
+        """`commit` for what must be logged so that space can be won back: it may use the last room there is."""
+        body = encode(event)
+        [location] = self.log.append(((kind_of(event), topic_id, body),), urgent=True, reclaim=True)
+        self.log_bytes += len(body)
+        self._apply(event, topic_id, location)
+
     def _apply(self, event: Event, topic_id: int, location: int) -> None:
         if self.listeners:
             for listener in self.listeners:
@@ -195,6 +230,8 @@ class Engine:
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if event.__class__ is Appended:
+            if self._heads_batch != self.log.pending_batch:
+                self._close_heads()
             self._heads[topic_id] = event.first_seq + event.count - 1
             self.appended_bytes += len(event.blobs)
             self.reader.remember(location, event)
@@ -226,19 +263,22 @@ class Engine:
     def write(self) -> int:
         """Hand everything pending to the operating system; returns the last batch written, which holds all there is."""
         if self._heads:
-            self._unsynced.append((self.log.pending_batch, self.appended_bytes, self._heads))
-            self._heads = {}
+            self._close_heads()
             self._look_for_room()
         if self._frames:
             self.metrics.batch_frames.observe(self._frames)
             self._frames = 0
         return self.log.write()
 
-    def synced(self, batch: int) -> None:
-        """Batches up to this one are durable: records of fsync topics in them can now be seen.
+    def _close_heads(self) -> None:
+        """Remember which records joined the batch that is over; a roll may end one in the middle of a turn."""
+        if self._heads:
+            self._unsynced.append((self._heads_batch, self.appended_bytes, self._heads))
+            self._heads = {}
+        self._heads_batch = self.log.pending_batch
 
-        `synced_batch` is the last batch taken in here; the log's own may be ahead, because a roll syncs by itself.
-        """
+    def synced(self, batch: int) -> None:
+        """Batches up to this one are durable: records of fsync topics in them can now be seen."""
         self.synced_batch = max(self.synced_batch, batch)
         if self.crowded:
             self._look_for_room()

@@ -31,16 +31,21 @@ _LOOK_BYTES = 64
 
 
 def trim_due(engine: Engine) -> bool:
-    """Whether the log is larger than what it holds justifies; on a full disk, whether its oldest segment is used up."""
-    segments = engine.log.segments()
+    """Whether the log is larger than what it holds justifies.
+
+    On a full disk less is enough: an oldest segment that is used up, or acks that need the room kept for them.
+    """
+    segments, log = engine.log.segments(), engine.log
     if len(segments) == 1:
         return False
     total = _log_bytes(engine)
-    slack = engine.settings.spare_segments * engine.settings.segment_bytes
+    slack = 0 if log.crowded else engine.settings.spare_segments * engine.settings.segment_bytes
     excess = total - 2 * engine.state.live_bytes - slack
     if excess > 0 and engine.dropped_bytes + total >= 2 * engine.rewritten_bytes and not _is_pinned(engine, excess):
         return True
-    return engine.log.crowded and _is_spent(engine, segments[0].number)
+    if log.reserve_used and (engine.fruitless_bytes < total or engine.state.live_bytes != engine.trimmed_live_bytes):
+        return True
+    return log.crowded and _is_spent(engine, segments[0].number)
 
 
 def _is_pinned(engine: Engine, excess: int) -> bool:
@@ -65,24 +70,27 @@ def _is_spent(engine: Engine, segment: int) -> bool:
     )
 
 
-def trim_step(engine: Engine) -> bool:
-    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters; True if there is
-    more to do.
+def trim_step(engine: Engine) -> int:
+    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters.
 
-    Raises Overloaded where the disk has no room left even for this; nothing is lost then, and a later step goes on.
+    Returns the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
+    where the disk has no room left even for this; nothing is lost then, and a later step goes on.
     """
     engine.write()
+    if engine.state.live_bytes != engine.trimmed_live_bytes:
+        engine.trimmed_live_bytes, engine.fruitless_bytes = engine.state.live_bytes, 0
     oldest, before = engine.log.segments()[0], _log_bytes(engine)
     is_empty = _empty(engine, oldest.number)
     engine.write()
-    engine.rewritten_bytes += _log_bytes(engine) - before
+    moved_bytes = _log_bytes(engine) - before
+    engine.rewritten_bytes += moved_bytes
+    engine.fruitless_bytes += moved_bytes
     if not is_empty:
-        return True
-    engine.log.drop(oldest.number)
-    engine.synced(engine.log.synced_batch)
+        return 0
+    batch = engine.log.drop(oldest.number)
     engine.dropped_bytes += oldest.used_bytes
     engine.state.holders.pop(oldest.number, None)
-    return trim_due(engine)
+    return batch
 
 
 def _empty(engine: Engine, segment: int) -> bool:
@@ -113,7 +121,7 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int
         now = engine.now()
         engine.pass_time(topic, now)
         snapshot = dump_topic(topic, now_ms=now)
-        engine.commit(TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id, urgent=True)
+        engine.rewrite(TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id)
         spent += len(snapshot)
     return spent
 
@@ -141,7 +149,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         topic.cut_frames(piece.firsts[0], end)
         return size
     event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
-    engine.commit(event, topic.id, urgent=True)
+    engine.rewrite(event, topic.id)
     return size
 
 

@@ -73,16 +73,20 @@ class Log(Protocol):
     synced_batch: int
     #: Set for good once a write or a sync failed: what callers that wait for a sync are told.
     failed: TenureError | None
-    #: Set while there is no room for another segment: what is appended now comes out of the reserve.
+    #: Set while there is no room for another segment: the disk is full.
     crowded: bool
     #: Asked, when a new segment is begun, for the entries it starts with; None for none.
     preamble: Callable[[], Sequence[Entry]] | None
 
-    def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
+    @property
+    def reserve_used(self) -> bool:
+        """Whether some of the room kept for acks and for reclaiming is in use, or could not be had."""
+
+    def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         """Join frames to the pending batch, all of them or none; return their locations.
 
-        Raises Overloaded where no room can be had and Closed after a failure; nothing happened then. ``urgent`` may
-        use the room kept for acks and for reclaiming space.
+        Raises Overloaded where no room can be had and Closed after a failure; nothing happened then. ``urgent`` may use
+        the room kept for acks, ``reclaim`` also the room kept for emptying the oldest segment.
         """
 
     def append_one(self, kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
@@ -124,8 +128,11 @@ class Log(Protocol):
     def segments(self) -> list[SegmentInfo]:
         """List the segments, oldest first; the last one is being written."""
 
-    def drop(self, segment: int) -> None:
-        """Declare the oldest segment dropped, durably, then remove it. Raises Invalid for any other segment."""
+    def drop(self, segment: int) -> int:
+        """Declare the oldest segment dropped; return the batch that says so, with whose sync the segment is removed.
+
+        Raises Invalid for any other segment.
+        """
 
     def close(self) -> None:
         """Write, sync, seal and let go; safe to call twice."""

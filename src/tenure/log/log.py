@@ -17,8 +17,10 @@ from tenure.log.home import Frame, Position, SegmentInfo, UnknownPosition
 from tenure.log.opening import cannot, check_declared, clear_leftovers, load_or_create, repair
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
-from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, segment_name
-from tenure.log.writer import OFFSET_MAX, SegmentWriter
+from tenure.log.segment import HEAD_BYTES, Head, segment_name
+from tenure.log.syncing import Removal
+from tenure.log.unpublished import clear_spares
+from tenure.log.writer import OFFSET_MAX, SPARES, SegmentWriter
 
 __all__ = ["SEGMENT_BYTES", "FileLog"]
 
@@ -29,10 +31,8 @@ HANDLES_MAX = 64
 class FileLog(SegmentWriter):
     """A :class:`~tenure.log.home.Log` in segment files on a :class:`~tenure.log.disk.Disk`."""
 
-    def __init__(
-        self, disk: Disk, heads: list[Head], *, segment_bytes: int, reserve_bytes: int, handles_max: int
-    ) -> None:
-        super().__init__(disk, heads, segment_bytes=segment_bytes, reserve_bytes=reserve_bytes, handles_max=handles_max)
+    def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
+        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
         #: What the recovery found; None until the first replay is exhausted.
         self.report: RecoveryReport | None = None
         self._reader = FrameReader(disk, self._files)
@@ -43,21 +43,18 @@ class FileLog(SegmentWriter):
         disk: Disk,
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        reserve_bytes: int | None = None,
         handles_max: int = HANDLES_MAX,
         log_id: bytes | None = None,
         epoch: int = 0,
     ) -> FileLog:
         """Take the directory; :meth:`replay` must be exhausted before the first append.
 
-        ``reserve_bytes`` of each segment are kept for urgent appends (a sixteenth unless told). ``log_id`` and
-        ``epoch`` are for a new directory only: 16 bytes that tell logs apart, and the epoch it continues. Raises
-        Conflict where another process holds the directory, Corrupt, Overloaded on a full disk, Closed where it cannot
-        be written.
+        ``log_id`` and ``epoch`` are for a new directory only: 16 bytes that tell logs apart, and the epoch it
+        continues. Raises Conflict where another process holds the directory, Corrupt, Overloaded on a full disk, Closed
+        where it cannot be written.
         """
-        reserve = segment_bytes // 16 if reserve_bytes is None else reserve_bytes
-        if not (1024 <= segment_bytes <= OFFSET_MAX and 0 <= reserve <= segment_bytes // 2):
-            raise Invalid("segment_bytes must lie in 1024..4294967295 and reserve_bytes be at most half of it")
+        if not 1024 <= segment_bytes <= OFFSET_MAX:
+            raise Invalid("segment_bytes must lie in 1024..4294967295")
         try:
             disk.lock()
             try:
@@ -68,19 +65,14 @@ class FileLog(SegmentWriter):
                 raise
         except OSError as error:
             raise cannot("opening the log", error) from error
-        return cls(
-            disk,
-            heads,
-            segment_bytes=segment_bytes,
-            reserve_bytes=reserve,
-            handles_max=handles_max,
-        )
+        return cls(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
 
     def read(self, location: int) -> tuple[int, int, bytes]:
         entry = self._pending.get(location)
         return entry if entry is not None else self._reader.read(location, self._salts.get(location >> 32))
 
     def contains(self, position: Position) -> bool:
+        self._publish()
         try:
             locate(self._disk, self._heads, position)
         except UnknownPosition:
@@ -91,6 +83,7 @@ class FileLog(SegmentWriter):
         if self._closed or (self.failed is not None and self._file == -1):
             raise self._refusal()
         if self._file != -1:
+            self._publish()
             return Scan(self._disk, list(self._heads), after=after, stop=self.position()).frames()
         return self._recover(Scan(self._disk, self._heads, after=after))
 
@@ -104,21 +97,19 @@ class FileLog(SegmentWriter):
         ends = [head.previous_end for head in heads[1:]] + [self._written_end]
         return [SegmentInfo(head.number, end, head.first_batch) for head, end in zip(heads, ends, strict=True)]
 
-    def drop(self, segment: int) -> None:
+    def drop(self, segment: int) -> int:
         self._check_ready()
         if len(self._heads) == 1 or segment != self._heads[0].number:
             raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
         self._append_own(KIND_DROPPED, segment.to_bytes(8, "little"))
-        self.sync()
+        batch = self.write()
+        self._removals.append(Removal(segment, batch=batch))
+        self._reclaimed_bytes = 0
         self._dropped = segment
         del self._heads[0], self._salts[segment]
         self._files.forget(segment)
         self._reader.drop(segment)
-        try:
-            self._disk.unlink(segment_name(segment))
-            self._disk.sync_dir(SEGMENTS)
-        except OSError as error:
-            self._fail("removing a dropped segment", error)
+        return batch
 
     def close(self) -> None:
         if self._closed:
@@ -131,9 +122,16 @@ class FileLog(SegmentWriter):
             self._closed, self._limit = True, -1
             with self._gate.lock:
                 self._files.close()
+                # On a full disk the spares stay, or somebody else might have their room at the next opening.
+                self._spares.close(unlink=not self.crowded and self.failed is None)
             self._disk.unlock()
 
     # How it is done.
+
+    def _publish(self) -> None:
+        """Give every segment its name, so that the log can be read by name."""
+        if self._rolls and self.failed is None and not self._closed:
+            self.sync()
 
     def _recover(self, scan: Scan) -> Iterator[Frame]:
         """Replay, then make the log ready: repair the tail, log this opening's epoch, clear what was dropped."""
@@ -150,13 +148,13 @@ class FileLog(SegmentWriter):
         self._last_offset, self._last_crc, self._dropped = end.last_offset, end.last_crc, end.dropped
         self._use(self._heads[-1], file, end=end.offset, capacity=capacity)
         try:
+            clear_spares(self._disk)
             if end.offset == HEAD_BYTES and end.segment > 1 and self.preamble is not None:
                 # The roll was cut short before what the segment starts with became durable.
                 for entry in self.preamble():
                     self._join(entry)
             self._append_own(KIND_EPOCH, b"")
-            self.write()
-            self._sync_now()
+            self.sync()
             unlinked = clear_leftovers(self._disk, end.dropped)
         except BaseException as error:
             self._file = self._limit = -1
@@ -167,6 +165,8 @@ class FileLog(SegmentWriter):
             self._files.forget(number)
             self._salts.pop(number, None)
         self._heads = [head for head in self._heads if head.number > end.dropped]
+        if len(self._heads) > 1:
+            self._refill(SPARES)
         torn = max(0, scan.torn_end - end.offset)
         name = segment_name(end.segment) if torn else None
         self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)

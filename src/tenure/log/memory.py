@@ -43,7 +43,7 @@ class MemoryLog:
         self.pending_batch = 1
         self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
-        self.crowded = False
+        self.crowded = self.reserve_used = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
@@ -59,7 +59,7 @@ class MemoryLog:
         self.epoch += 1
         return self
 
-    def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
+    def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         self._check_open()
         need = sum(HEADER_BYTES + len(body) for _, _, body in entries)
         current = self._segments[-1]
@@ -108,7 +108,7 @@ class MemoryLog:
         self.sync()
         if self._sealed_batch != self.written_batch:
             self._own_batch()
-            self._sealed_batch = self.written_batch
+            self._sealed_batch = self.synced_batch = self.written_batch
 
     def witness(self) -> bool:
         """There is no damage to witness against."""
@@ -140,14 +140,15 @@ class MemoryLog:
         current = self._segments[-1]
         return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)]
 
-    def drop(self, segment: int) -> None:
+    def drop(self, segment: int) -> int:
         self._check_open()
         if len(self._segments) == 1 or segment != self._segments[0].number:
             raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
-        self.sync()
+        self.write()
         self._own_batch()
         self._dropped = segment
         del self._segments[0]
+        return self.written_batch
 
     def close(self) -> None:
         if not self._closed:
@@ -163,11 +164,11 @@ class MemoryLog:
 
     def _own_batch(self) -> None:
         """Count a batch that would hold only a frame of the log's own."""
-        self.written_batch = self.synced_batch = self.pending_batch
+        self.written_batch = self.pending_batch
         self.pending_batch += 1
 
     def _roll(self) -> _Segment:
-        self.sync()
+        self.write()
         self._segments.append(_Segment(self._segments[-1].number + 1, self.pending_batch))
         self._written_end = HEAD_BYTES
         return self._segments[-1]

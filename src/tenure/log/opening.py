@@ -22,6 +22,7 @@ from tenure.log.segment import (
     segment_name,
     segment_numbers,
 )
+from tenure.log.unpublished import publish_next
 
 __all__ = ["NO_ROOM", "cannot", "check_declared", "clear_leftovers", "load_or_create", "no_room", "publish", "repair"]
 
@@ -48,6 +49,8 @@ def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int)
     A checkpoint without segments means that somebody removed them: that is not a new log (oracle f).
     """
     heads = list_heads(disk)
+    while heads and (head := publish_next(disk, heads[-1])) is not None:
+        heads.append(head)
     if heads:
         return heads
     if checkpoint.exists(disk):

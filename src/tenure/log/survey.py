@@ -28,6 +28,8 @@ from tenure.log.home import Frame, Position
 from tenure.log.problems import Problem, Report
 from tenure.log.salt import find_salt
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, decode_head, salt_of, segment_name, segment_numbers
+from tenure.log.spares import unpublished_name
+from tenure.log.unpublished import find_unpublished
 from tenure.log.walk import Walk
 
 __all__ = ["Batch", "Survey"]
@@ -113,7 +115,18 @@ class Survey:
                 strays.append(_Found(head.number, name, head))
         for stray in strays:
             found.setdefault(stray.number, stray)
-        return [found[number] for number in sorted(found)]
+        row = [found[number] for number in sorted(found)]
+        while row and (after := self._unpublished(row[-1])) is not None:
+            row.append(after)
+        return row
+
+    def _unpublished(self, last: _Found) -> _Found | None:
+        """Find the segment that was begun behind the last one, and got no name before its process died."""
+        try:
+            found = None if last.head is None else find_unpublished(self.disk, last.head, last.name)
+        except OSError:
+            return None  # The walk over the last segment meets the same error, and reports it.
+        return None if found is None else _Found(found[0].number, unpublished_name(found[0].number), found[0])
 
     def _read_start(self, name: str) -> bytes:
         file = self.disk.open(name)

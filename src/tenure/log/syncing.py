@@ -1,39 +1,109 @@
-"""Syncs that may run on another thread while the owner goes on writing, and even rolls.
+"""Syncs that may run on another thread while the owner goes on writing, rolls and drops.
 
 The kernel reports a failed write-back once per open file: of two fdatasyncs that overlap, one is told and the other
-hears that all is well. So syncs take turns, and the owner looks at what those under way have met before it believes
-its own.
+hears that all is well. So syncs take turns, and each looks at what those before it have met.
+
+Everything that waits for the disk is done here. A roll goes on in an unpublished segment at once; the next sync makes
+the old segment and the new one durable, in this order, and only then gives the new one its name. A dropped segment is
+removed once the frame that declares it is durable. Each step is done once, whichever sync comes first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 
 from tenure.log.disk import Disk, File
+from tenure.log.segment import SEGMENTS, segment_name
+from tenure.log.spares import unpublished_name
 
-__all__ = ["FileSync", "SyncGate"]
+__all__ = ["FileSync", "Removal", "Roll", "SyncGate"]
+
+
+class Roll:
+    """A step from one segment to the next that has yet to become durable."""
+
+    __slots__ = ("is_done", "number", "old", "old_end")
+
+    def __init__(self, number: int, old: File, *, old_end: int) -> None:
+        #: The segment that was begun; the old one is the one before it.
+        self.number = number
+        self.old = old
+        self.old_end = old_end
+        self.is_done = False
+
+    def sync_old(self, disk: Disk) -> None:
+        """Make the segment before durable up to its end, and give back the room behind it."""
+        disk.sync(self.old)
+        with suppress(OSError):  # Only room is lost: the head of the next segment says where this one ends.
+            disk.truncate(self.old, self.old_end)
+
+
+class Removal:
+    """A segment that goes once ``batch``, which declares it dropped, is durable."""
+
+    __slots__ = ("batch", "is_done", "segment")
+
+    def __init__(self, segment: int, *, batch: int) -> None:
+        self.segment = segment
+        self.batch = batch
+        self.is_done = False
 
 
 class FileSync:
-    """One sync of one segment: what it makes durable, and how it went."""
+    """One sync: what it makes durable, and how it went."""
 
-    __slots__ = ("_file", "_gate", "batch", "error", "segment")
+    __slots__ = ("_file", "_gate", "batch", "error", "removals", "rolls", "segment")
 
-    def __init__(self, gate: SyncGate, file: File | None, *, segment: int, batch: int) -> None:
+    def __init__(
+        self,
+        gate: SyncGate,
+        file: File | None,
+        *,
+        segment: int,
+        batch: int,
+        rolls: Sequence[Roll],
+        removals: Sequence[Removal],
+    ) -> None:
         self._gate = gate
         self._file = file
         self.segment = segment
         self.batch = batch
+        self.rolls = rolls
+        self.removals = removals
         self.error: OSError | None = None
 
     def run(self) -> None:
         if self._file is None:
             return
         with self._gate.lock:
-            try:
-                self._gate.disk.sync(self._file)
-            except OSError as error:
-                self.error = error
+            self.error = self._gate.met()
+            if self.error is None:
+                try:
+                    self._sync(self._file)
+                    self._remove()
+                except OSError as error:
+                    self.error = error
+
+    def _sync(self, file: File) -> None:
+        """Sync in the order of the log; a segment is published once it and all before it are durable."""
+        disk, rolls = self._gate.disk, [roll for roll in self.rolls if not roll.is_done]
+        for roll in rolls:
+            roll.sync_old(disk)
+        disk.sync(file)
+        for roll in rolls:  # one by one: no name may survive a power loss that the one before it does not
+            disk.rename(unpublished_name(roll.number), segment_name(roll.number))
+            disk.sync_dir(SEGMENTS)
+            roll.is_done = True
+
+    def _remove(self) -> None:
+        disk, removals = self._gate.disk, [removal for removal in self.removals if not removal.is_done]
+        for removal in removals:
+            disk.unlink(segment_name(removal.segment))
+            removal.is_done = True
+        if removals:
+            disk.sync_dir(SEGMENTS)
 
 
 class SyncGate:
@@ -44,19 +114,17 @@ class SyncGate:
         self.lock = Lock()
         self._under_way: list[FileSync] = []
 
-    def begin(self, file: File | None, *, segment: int, batch: int) -> FileSync:
-        sync = FileSync(self, file, segment=segment, batch=batch)
+    def begin(
+        self, file: File | None, *, segment: int, batch: int, rolls: Sequence[Roll], removals: Sequence[Removal]
+    ) -> FileSync:
+        sync = FileSync(self, file, segment=segment, batch=batch, rolls=rolls, removals=removals)
         self._under_way.append(sync)
         return sync
+
+    def met(self) -> OSError | None:
+        """Return what a sync under way has met: after it, no later one may be believed, nor publish anything."""
+        return next((sync.error for sync in self._under_way if sync.error is not None), None)
 
     def end(self, sync: FileSync) -> None:
         """Take a sync back; raises ValueError where it is not under way."""
         self._under_way.remove(sync)
-
-    def sync_now(self, file: File) -> None:
-        """Sync on this thread; raises OSError, also where a sync under way has failed."""
-        with self.lock:
-            for sync in self._under_way:
-                if sync.error is not None:
-                    raise sync.error
-            self.disk.sync(file)

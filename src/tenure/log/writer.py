@@ -1,9 +1,14 @@
 """The writing half of the log: append to memory, write at once, sync together, fail for good.
 
 ``append`` only charges room and remembers; headers and checksums are built in ``write``, in one loop and one pwrite for
-the whole batch. Room is charged against the allocated segment, so a full disk is met before anything happened (fault
-12); part of each segment is kept for urgent appends, and a little for the log's own frames, because dropping a segment
-has to be logged too.
+the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll goes on in a file that was allocated
+ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.syncing`).
+
+Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Two segments are
+kept allocated ahead, one for acks and one for reclaiming space: an ordinary append must leave both, an urgent one must
+leave the second, and what empties the oldest segment may use all there is, because it gives a segment back. So jobs can
+be settled one by one on a full disk, and space is always won back. A small log of one segment keeps three quarters of
+that instead, and allocates nothing ahead.
 
 A write or sync that fails is never tried again (fault 13): the kernel may have thrown the pages away and would report
 success the second time. ``failed`` is set, appends are refused, reads go on.
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from typing import NoReturn
 
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureError
@@ -21,27 +27,23 @@ from tenure.log.frame import HEADER_BYTES, KIND_SEAL, encode_batch
 from tenure.log.home import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room
 from tenure.log.reader import SegmentFiles
-from tenure.log.segment import HEAD_BYTES, SEGMENTS, SPARE, Head, prepare, segment_name
-from tenure.log.syncing import FileSync, SyncGate
+from tenure.log.segment import HEAD_BYTES, Head
+from tenure.log.spares import Spare, Spares
+from tenure.log.syncing import FileSync, Removal, Roll, SyncGate
 
-__all__ = ["OFFSET_MAX", "SegmentWriter"]
+__all__ = ["OFFSET_MAX", "SPARES", "SegmentWriter"]
 
 OFFSET_MAX = (1 << 32) - 1
 _OWN_BYTES_MAX = 4096
+SPARES = 2
+"""How many segments are kept allocated ahead: one for acks, one for reclaiming space."""
+_YOUNG_SHARE = 4
 
 
 class SegmentWriter:
     """Takes appends into the last segment and rolls to the next; :class:`~tenure.log.log.FileLog` adds the rest."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        heads: list[Head],
-        *,
-        segment_bytes: int,
-        reserve_bytes: int,
-        handles_max: int,
-    ) -> None:
+    def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
         self.failed: TenureError | None = None
@@ -50,10 +52,18 @@ class SegmentWriter:
         self._disk = disk
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
-        self._segment_bytes, self._reserve_bytes = segment_bytes, reserve_bytes
+        self._segment_bytes = segment_bytes
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
         self._files = SegmentFiles(disk, handles_max=handles_max)
         self._gate = SyncGate(disk)
+        self._spares = Spares(disk, size=segment_bytes)
+        #: Why no spare could be had the last time, and how much room the disk had then.
+        self._refused: OSError | None = None
+        self._refused_free_bytes = -1
+        self._rolls: list[Roll] = []
+        self._removals: list[Removal] = []
+        #: What emptying the oldest segment has appended since the last one was dropped.
+        self._reclaimed_bytes = 0
         self._closed = False
         self._dropped = 0
         #: Where the last seal ends: while the log ends there, it needs no other.
@@ -66,12 +76,18 @@ class SegmentWriter:
         self._limit = -1
         self._pending: dict[int, Entry] = {}
 
-    def append(self, entries: Sequence[Entry], *, urgent: bool = False) -> list[int]:
+    @property
+    def reserve_used(self) -> bool:
+        return self.crowded and len(self._spares) < SPARES
+
+    def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         need = HEADER_BYTES * len(entries)
         for entry in entries:
             need += len(entry[2])
         if self._end + need > self._limit:
-            self._make_room(need, urgent=urgent)
+            self._make_room(need, urgent=urgent, reclaim=reclaim)
+        if reclaim:
+            self._reclaimed_bytes += need
         at = self._base + self._end
         self._end += need
         locations = []
@@ -84,7 +100,7 @@ class SegmentWriter:
     def append_one(self, kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
         need = HEADER_BYTES + len(body)
         if self._end + need > self._limit:
-            self._make_room(need, urgent=urgent)
+            self._make_room(need, urgent=urgent, reclaim=False)
         at = self._base + self._end
         self._end += need
         self._pending[at] = (kind, topic, body)
@@ -114,7 +130,10 @@ class SegmentWriter:
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
-        return self._gate.begin(file, segment=segment, batch=self.written_batch)
+        removals = [removal for removal in self._removals if removal.batch <= self.written_batch]
+        return self._gate.begin(
+            file, segment=segment, batch=self.written_batch, rolls=list(self._rolls), removals=removals
+        )
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
@@ -125,13 +144,21 @@ class SegmentWriter:
         if sync.error is not None:
             self._fail("syncing", sync.error)
         self.synced_batch = max(self.synced_batch, sync.batch)
+        if self._removals and self._removals[0].is_done:
+            self._removals = [removal for removal in self._removals if not removal.is_done]
+            if self.crowded:
+                self._refill(SPARES + 1)
+        while self._rolls and self._rolls[0].is_done:
+            self._files.unpin(self._rolls.pop(0).number - 1)
         return self.synced_batch
 
     def sync(self) -> int:
         self._check_ready()
         self.write()
         if self.synced_batch < self.written_batch:
-            self._sync_now()
+            sync = self.begin_sync()
+            sync.run()
+            self.end_sync(sync)
         return self.synced_batch
 
     def seal(self) -> None:
@@ -155,32 +182,76 @@ class SegmentWriter:
         """Write to this segment from now on."""
         self._files.adopt(head.number, file)
         self._files.pin(head.number)
-        self.crowded = False
         self._file, self._base, self._salt = file, head.number << 32, head.salt
         self._end = self._written_end = end
         self._capacity = capacity
-        self._limit = capacity - self._own_bytes - self._reserve_bytes
         self._pending = {}
+        self._set_limit()
 
-    def _make_room(self, need: int, *, urgent: bool) -> None:
-        """Let ``need`` bytes fit: by rolling, else for urgent ones from the reserve. Raises Overloaded, Closed."""
+    def _set_limit(self) -> None:
+        """Say how far ordinary appends may go without a look at the room that is kept."""
+        if len(self._spares) >= SPARES:
+            self._limit = self._capacity - self._own_bytes
+        else:
+            self._limit = self._capacity // _YOUNG_SHARE if len(self._heads) == 1 else -1
+
+    def _make_room(self, need: int, *, urgent: bool, reclaim: bool) -> None:
+        """Let ``need`` bytes fit, rolling where they do not, and leave the room that is kept from such an append.
+
+        Raises Overloaded, Closed; nothing happened then.
+        """
         self._check_ready()
+        fits = self._end + need <= self._capacity - self._own_bytes
+        taken = 0 if fits else 1
+        self._refill(SPARES + taken)
+        left = 0 if reclaim else 1 if urgent else SPARES
+        enough = len(self._spares) >= left + taken or (fits and urgent and self._leaves_room_to_reclaim(need))
+        if not enough:
+            assert self._refused is not None
+            raise no_room(self._refused)
+        if taken:
+            try:
+                self._roll(need)
+            except Indeterminate as error:
+                raise self._refusal() from error
+        self._set_limit()
+
+    def _leaves_room_to_reclaim(self, need: int) -> bool:
+        """Whether the oldest segment could still be emptied into this one, if all in it were alive."""
+        owed = self._heads[1].previous_end - self._reclaimed_bytes if len(self._heads) > 1 else 0
+        return self._end + need + max(owed, 0) <= self._capacity - self._own_bytes
+
+    def _refill(self, count: int) -> None:
+        """Try to have ``count`` spares; ``crowded`` says whether that was refused the last time.
+
+        A disk that was full is not asked again before it has more room: to be refused costs as much as to be served.
+        """
+        if len(self._spares) >= count or self._disk.free_bytes() <= self._refused_free_bytes:
+            return
         try:
-            self._roll(need)
-        except Overloaded:
-            if not urgent or self._end + need > self._capacity - self._own_bytes:
-                raise
-        except Indeterminate as error:
-            raise self._refusal() from error
+            self._spares.fill(count, after=self._heads[-1].number)
+            self._refused_free_bytes, self.crowded = -1, False
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                self._fail("making a segment", error)
+            self._refused, self.crowded = error, True
+            if error.errno in (ENOSPC, EDQUOT):
+                while len(self._spares) < SPARES and self._spares.add_small(after=self._heads[-1].number):
+                    pass
+                self._refused_free_bytes = self._disk.free_bytes()
+        self._set_limit()
 
     def _append_own(self, kind: int, body: bytes) -> None:
         """Append a frame of the log's own; it may use whatever room is left."""
         need = HEADER_BYTES + len(body)
         if self._end + need > self._capacity:
-            self._roll(need)
+            self._make_room(need, urgent=True, reclaim=True)
         self._join((kind, 0, body))
 
     def _append_seal(self) -> None:
+        if self.crowded and self._end + HEADER_BYTES > self._capacity:
+            assert self._refused is not None
+            raise no_room(self._refused)  # The room that is kept is for acks and for reclaiming.
         self._append_own(KIND_SEAL, b"")
         self._sealed_at = self._base + self._end
 
@@ -192,70 +263,45 @@ class SegmentWriter:
         self._end += HEADER_BYTES + len(entry[2])
 
     def _roll(self, need: int) -> None:
-        """Go on in a new segment. Everything before it is synced first, so its existence is a witness."""
+        """Go on in the next spare. It becomes a segment with the next sync, once everything before it is durable."""
         preamble = () if self.preamble is None else self.preamble()
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
-        size = max(self._segment_bytes, HEAD_BYTES + need + self._reserve_bytes + self._own_bytes)
+        size = HEAD_BYTES + need + self._own_bytes
         if size > OFFSET_MAX:
             raise Invalid(f"{need} bytes in one append are more than a segment can hold")
-        file = self._claim_room(size)
+        spare = self._take_spare(size)
         try:
-            self.write()
-            self._sync_now()
-            before = self._heads[-1]
-            head = Head(before.number + 1, self.pending_batch, before.log_id, self.epoch, self._end, self._last_crc)
-            self._publish(file, head)
+            head = self._begin(spare)
         except BaseException:
-            self._disk.close(file)
+            self._disk.close(spare.file)
             raise
-        old, old_end = self._file, self._end
+        self._rolls.append(Roll(head.number, self._file, old_end=self._end))
         self._last_offset, self._last_crc = 0, head.crc
         self._heads.append(head)
         self._salts[head.number] = head.salt
-        self._use(head, file, end=HEAD_BYTES, capacity=size)
+        self._use(head, spare.file, end=HEAD_BYTES, capacity=spare.size)
         for entry in preamble:
             self._join(entry)
-        with suppress(OSError):  # Only room is lost: the head of the next segment says where this one ends.
-            self._disk.truncate(old, old_end)
-        self._files.unpin(before.number)
 
-    def _claim_room(self, size: int) -> File:
+    def _begin(self, spare: Spare) -> Head:
+        """Write what is pending into the segment before, and the head that follows from it into the new one."""
+        self.write()
+        before = self._heads[-1]
+        head = Head(spare.number, self.pending_batch, before.log_id, self.epoch, self._end, self._last_crc)
+        assert head.number == before.number + 1
         try:
-            return prepare(self._disk, size)
+            write_whole(self._disk, spare.file, head.pack(), offset=0)
         except OSError as error:
-            self._no_room(error)
+            self._fail("writing", error)
+        return head
 
-    def _publish(self, file: File, head: Head) -> None:
+    def _take_spare(self, size: int) -> Spare:
         try:
-            write_whole(self._disk, file, head.pack(), offset=0)
+            return self._spares.take(size)
         except OSError as error:
-            self._no_room(error)
-        self._sync_now(file)
-        try:
-            self._disk.rename(SPARE, segment_name(head.number))
-        except OSError as error:
-            self._no_room(error)
-        try:
-            self._disk.sync_dir(SEGMENTS)
-        except OSError as error:
-            self._fail("syncing the directory", error)
-
-    def _no_room(self, error: OSError) -> NoReturn:
-        """Nothing has changed: tell a lack of room, which may pass, from a broken disk."""
-        if error.errno not in NO_ROOM:
-            self._fail("making a segment", error)
-        with suppress(OSError):
-            self._disk.unlink(SPARE)
-        self.crowded = True
-        raise no_room(error) from error
-
-    def _sync_now(self, file: File | None = None) -> None:
-        try:
-            self._gate.sync_now(self._file if file is None else file)
-        except OSError as error:
-            self._fail("syncing", error)
-        if file is None:
-            self.synced_batch = self.written_batch
+            if error.errno not in NO_ROOM:
+                self._fail("making a segment", error)
+            raise no_room(error) from error
 
     def _fail(self, what: str, error: OSError) -> NoReturn:
         """Turn read-only for good. Raises what those who wait for durability are told."""

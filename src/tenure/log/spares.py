@@ -1,0 +1,93 @@
+"""Segments allocated ahead: room that a full disk cannot take away, and a roll that need not wait for the disk.
+
+A spare is a file of a segment's size that nothing has been written to. It already has the number of the segment it will
+become, under a name that no reader looks at; a segment gets its final name once everything before it is synced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import NamedTuple
+
+from tenure.log.disk import Disk, File
+from tenure.log.segment import SEGMENTS
+
+__all__ = ["Spare", "Spares", "unpublished_name"]
+
+#: How many sixteenths of the free bytes a small spare takes: others write to this disk too.
+_SMALL_SHARE = 15
+
+
+def unpublished_name(number: int) -> str:
+    """Return the name of a segment that is spare or in use, and not yet known to follow only durable ones."""
+    return f"{SEGMENTS}/{number:010d}.new"
+
+
+class Spare(NamedTuple):
+    """One file allocated ahead."""
+
+    number: int
+    file: File
+    size: int
+
+
+class Spares:
+    """The row of files for the segments to come, numbered without a gap; each of ``size`` bytes, or of what there is.
+
+    A segment that is dropped gives back the bytes it used, and these may be a few less than a new one asks for. So where
+    a disk is full, a spare may be smaller, down to a quarter.
+    """
+
+    def __init__(self, disk: Disk, *, size: int) -> None:
+        self._disk = disk
+        self._size = size
+        self._row: deque[Spare] = deque()
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def fill(self, count: int, *, after: int) -> None:
+        """Have at least ``count`` spares, for the segments behind number ``after``. Raises OSError; none is lost."""
+        while len(self._row) < count:
+            self._add(self._size, after=after)
+
+    def add_small(self, *, after: int) -> bool:
+        """Add a spare of what room there is; False where that is too little to be of use."""
+        size = min(self._size, self._disk.free_bytes() * _SMALL_SHARE // 16)
+        if size < self._size // 4:
+            return False
+        with suppress(OSError):
+            self._add(size, after=after)
+            return True
+        return False
+
+    def _add(self, size: int, *, after: int) -> None:
+        number = (self._row[-1].number if self._row else after) + 1
+        file = self._disk.create(unpublished_name(number))
+        try:
+            self._disk.allocate(file, size)
+        except BaseException:
+            self._disk.close(file)
+            with suppress(OSError):
+                self._disk.unlink(unpublished_name(number))
+            raise
+        self._row.append(Spare(number, file, size))
+
+    def take(self, size: int) -> Spare:
+        """Hand out the next spare, grown to ``size`` where that is more than it has. Raises OSError and keeps it."""
+        spare = self._row[0]
+        if size > spare.size:
+            self._disk.allocate(spare.file, size)
+            spare = spare._replace(size=size)
+        self._row.popleft()
+        return spare
+
+    def close(self, *, unlink: bool) -> None:
+        """Let go of the files, and of their space if ``unlink``."""
+        while self._row:
+            spare = self._row.pop()
+            self._disk.close(spare.file)
+            if unlink:
+                with suppress(OSError):
+                    self._disk.unlink(unpublished_name(spare.number))

@@ -1,0 +1,92 @@
+"""Segments that were begun but not yet given their name when the process died.
+
+A roll goes on in such a file at once, and the next sync publishes it. After a kill everything written to it is there,
+and it belongs to the log. After a power loss the segment before it may miss its end: then nobody was ever told that
+anything behind is durable, and the file is as good as a spare.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tenure.errors import Corrupt
+from tenure.log.disk import Disk, write_whole
+from tenure.log.frame import CHUNK_BYTES
+from tenure.log.home import Position
+from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, parse_head, segment_name
+from tenure.log.spares import unpublished_name
+from tenure.log.walk import Walk
+
+__all__ = ["clear_spares", "find_unpublished", "publish_next"]
+
+_NAME = re.compile(r"\d{10}\.new")
+
+
+def find_unpublished(disk: Disk, before: Head, name: str) -> tuple[Head, int] | None:
+    """Return the head of the unpublished segment behind ``before``, whose file is ``name``, if the log went on there.
+
+    The second part is the offset in ``name`` from which nothing says that it was synced. Raises OSError.
+    """
+    head = _read_head(disk, before.number + 1)
+    if head is None or head.log_id != before.log_id:
+        return None
+    file = disk.open(name)
+    try:
+        start = Position(before.number, HEAD_BYTES, before.first_batch, 0, before.crc)
+        walk = Walk(disk, file, start, salt=before.salt, epoch=before.epoch, witnessed=before.first_batch - 1)
+        for _ in walk.batches(head.previous_end):
+            pass
+    finally:
+        disk.close(file)
+    reached = (walk.offset, walk.batch, walk.last_crc)
+    if reached != (head.previous_end, head.first_batch, head.previous_crc):
+        return None
+    return head, walk.unwitnessed_offset(HEAD_BYTES)
+
+
+def publish_next(disk: Disk, before: Head) -> Head | None:
+    """Do what the next sync would have done: give the segment behind ``before`` its name; None where there is none.
+
+    What may not be durable is written once more, because a sync of the process before may have failed (fault 13).
+    Raises OSError.
+    """
+    found = find_unpublished(disk, before, segment_name(before.number))
+    if found is None:
+        return None
+    head, offset = found
+    _write_again(disk, segment_name(before.number), offset, end=head.previous_end)
+    _write_again(disk, unpublished_name(head.number), 0, end=HEAD_BYTES)
+    disk.rename(unpublished_name(head.number), segment_name(head.number))
+    disk.sync_dir(SEGMENTS)
+    return head
+
+
+def clear_spares(disk: Disk) -> None:
+    """Remove the spares of the process before: what is in them is not known to be zeros."""
+    for name in disk.listdir(SEGMENTS):
+        if _NAME.fullmatch(name):
+            disk.unlink(f"{SEGMENTS}/{name}")
+
+
+def _read_head(disk: Disk, number: int) -> Head | None:
+    if unpublished_name(number).rpartition("/")[2] not in disk.listdir(SEGMENTS):
+        return None
+    file = disk.open(unpublished_name(number))
+    try:
+        return parse_head(disk.pread(file, HEAD_BYTES, 0), number)
+    except Corrupt:
+        return None  # A spare: nothing, or not even a whole head, was written to it.
+    finally:
+        disk.close(file)
+
+
+def _write_again(disk: Disk, name: str, start: int, *, end: int) -> None:
+    file = disk.open(name, write=True)
+    try:
+        while start < end:
+            data = disk.pread(file, min(CHUNK_BYTES, end - start), start)
+            write_whole(disk, file, data, offset=start)
+            start += len(data)
+        disk.sync(file)
+    finally:
+        disk.close(file)
