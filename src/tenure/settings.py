@@ -28,6 +28,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Decoded frames kept for the next read of a neighbour."""
     spare_segments: int = 2
     """The log is trimmed once it is larger than twice its live bytes plus this many segments."""
+    reserve_per_job_bytes: int = 256
+    """Room kept on the disk for each live job, so that it can be claimed and acked by itself when the disk is full.
+
+    No more is kept than the log is long, and one segment at the least. A claim and an ack take 140 bytes, and twice the
+    length of the node's name.
+    """
     trim_step_bytes: int = 1 * MIB
     """How much a trimming step rewrites before other work gets its turn."""
 

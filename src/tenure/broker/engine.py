@@ -124,6 +124,7 @@ class Engine:
                 topics=sorted(state.orphans)[:100],
             )
         state.forget_segments(self.log.segments()[0].number)
+        self.log.reserve(state.jobs * self.settings.reserve_per_job_bytes)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
         self._start_clock()
@@ -268,6 +269,7 @@ class Engine:
         if self._frames:
             self.metrics.batch_frames.observe(self._frames)
             self._frames = 0
+            self.log.reserve(self.state.jobs * self.settings.reserve_per_job_bytes)
         return self.log.write()
 
     def _close_heads(self) -> None:

@@ -123,8 +123,10 @@ def _appended(state: State, event: Appended, location: int) -> None:
     piece.times.append(event.at)
     if topic is None:
         return
-    if topic.queue is IDLE:
-        topic.queue = Queue()
+    if topic.queue is not None:
+        state.jobs += event.count
+        if topic.queue is IDLE:
+            topic.queue = Queue()
     topic.head_seq = event.first_seq + event.count - 1
     topic.count += event.count
     topic.bytes += size

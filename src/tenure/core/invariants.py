@@ -29,6 +29,8 @@ def invariants(state: State) -> None:
     )
     weight = sum(topic.bytes for topic in state.by_id.values())
     assert state.live_bytes == weight, f"live_bytes is {state.live_bytes}, the topics weigh {weight}"
+    jobs = sum(topic.count for topic in state.by_id.values() if topic.queue is not None)
+    assert state.jobs == jobs, f"{state.jobs} jobs are counted, the queues hold {jobs}"
     keys = sum(len(topic.keys) for topic in state.by_id.values() if topic.keys is not None)
     assert state.idempotency_keys == keys, f"{state.idempotency_keys} keys are counted, the topics hold {keys}"
     assert state.wall_queues <= state.by_id.keys(), "a queue that waits for the wall clock is gone"

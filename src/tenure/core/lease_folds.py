@@ -40,6 +40,7 @@ def acked(state: State, event: Acked, location: int) -> None:
             if not lease.left:
                 queue.end(lease)
         topic.count -= n
+        state.jobs -= n
         topic.bury(lo, lo + n)
     if queue.deliveries or queue.uniques_by_seq or queue.histories:
         for seq in each(runs):

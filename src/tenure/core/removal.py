@@ -15,6 +15,8 @@ def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: i
             topic.queue.forget_range(lo, lo + n)
         topic.bury(lo, lo + n)
     topic.count -= records
+    if topic.queue is not None:
+        state.jobs -= records
     lighten(state, topic, size)
     if topic.tags is not None:
         topic.tags.sweep(2 * records)

@@ -19,8 +19,8 @@ class State:
     """One plain mutable object that only ``fold`` changes.
 
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
-    says which topics have frames or their base in a segment. ``ended`` collects leases that ran out, where somebody
-    listens.
+    says which topics have frames or their base in a segment. ``jobs`` counts the live records of all queues. ``ended``
+    collects leases that ran out, where somebody listens.
     """
 
     __slots__ = (
@@ -31,6 +31,7 @@ class State:
         "epoch",
         "holders",
         "idempotency_keys",
+        "jobs",
         "leases_given",
         "live_bytes",
         "log_ms",
@@ -54,6 +55,7 @@ class State:
         self.next_topic_id = 1
         self.leases_given = 0
         self.live_bytes = 0
+        self.jobs = 0
         self.idempotency_keys = 0
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
@@ -103,6 +105,7 @@ class State:
         self.next_topic_id = max(self.next_topic_id, topic.id + 1)
         self.note_holder(topic.base, topic.id)
         self.live_bytes += topic.bytes
+        self.jobs += topic.count if topic.queue is not None else 0
         self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
         if topic.queue is not None and topic.queue.wall_delays:
             self.wall_queues.add(topic.id)
@@ -114,6 +117,7 @@ class State:
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
         self.live_bytes -= topic.bytes
+        self.jobs -= topic.count if topic.queue is not None else 0
         self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
         for segment in {topic.base, *(piece.segment for piece in topic.pieces)}:
             self.holders.get(segment, set()).discard(topic.id)

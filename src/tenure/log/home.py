@@ -78,6 +78,9 @@ class Log(Protocol):
     #: Asked, when a new segment is begun, for the entries it starts with; None for none.
     preamble: Callable[[], Sequence[Entry]] | None
 
+    def reserve(self, ack_bytes: int) -> None:
+        """Keep that much room for acks on the disk, or as much as the log is long, beside the room to reclaim in."""
+
     @property
     def reserve_used(self) -> bool:
         """Whether some of the room kept for acks and for reclaiming is in use, or could not be had."""

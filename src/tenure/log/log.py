@@ -20,7 +20,7 @@ from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
 from tenure.log.syncing import Removal
 from tenure.log.unpublished import clear_spares
-from tenure.log.writer import OFFSET_MAX, SPARES, SegmentWriter
+from tenure.log.writer import OFFSET_MAX, SegmentWriter
 
 __all__ = ["SEGMENT_BYTES", "FileLog"]
 
@@ -166,7 +166,7 @@ class FileLog(SegmentWriter):
             self._salts.pop(number, None)
         self._heads = [head for head in self._heads if head.number > end.dropped]
         if len(self._heads) > 1:
-            self._refill(SPARES)
+            self._refill(self._kept)
         torn = max(0, scan.torn_end - end.offset)
         name = segment_name(end.segment) if torn else None
         self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)

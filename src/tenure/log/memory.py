@@ -59,6 +59,9 @@ class MemoryLog:
         self.epoch += 1
         return self
 
+    def reserve(self, ack_bytes: int) -> None:
+        """There is no disk to be full."""
+
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         self._check_open()
         need = sum(HEADER_BYTES + len(body) for _, _, body in entries)

@@ -83,9 +83,16 @@ class Spares:
         self._row.popleft()
         return spare
 
+    def shrink(self, count: int) -> None:
+        """Give the space of all but ``count`` spares back."""
+        self._let_go(count, unlink=True)
+
     def close(self, *, unlink: bool) -> None:
         """Let go of the files, and of their space if ``unlink``."""
-        while self._row:
+        self._let_go(0, unlink=unlink)
+
+    def _let_go(self, count: int, *, unlink: bool) -> None:
+        while len(self._row) > count:
             spare = self._row.pop()
             self._disk.close(spare.file)
             if unlink:

@@ -4,11 +4,11 @@
 the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll goes on in a file that was allocated
 ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.syncing`).
 
-Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Two segments are
-kept allocated ahead, one for acks and one for reclaiming space: an ordinary append must leave both, an urgent one must
-leave the second, and what empties the oldest segment may use all there is, because it gives a segment back. So jobs can
-be settled one by one on a full disk, and space is always won back. A small log of one segment keeps three quarters of
-that instead, and allocates nothing ahead.
+Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
+allocated ahead, as many as acks may need and one for reclaiming space: an ordinary append must leave them all, an
+urgent one must leave the last, and what empties the oldest segment may use all there is, because it gives a segment
+back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one segment keeps
+three quarters of that instead, and allocates nothing ahead.
 
 A write or sync that fails is never tried again (fault 13): the kernel may have thrown the pages away and would report
 success the second time. ``failed`` is set, appends are refused, reads go on.
@@ -31,12 +31,10 @@ from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spares import Spare, Spares
 from tenure.log.syncing import FileSync, Removal, Roll, SyncGate
 
-__all__ = ["OFFSET_MAX", "SPARES", "SegmentWriter"]
+__all__ = ["OFFSET_MAX", "SegmentWriter"]
 
 OFFSET_MAX = (1 << 32) - 1
 _OWN_BYTES_MAX = 4096
-SPARES = 2
-"""How many segments are kept allocated ahead: one for acks, one for reclaiming space."""
 _YOUNG_SHARE = 4
 
 
@@ -53,6 +51,8 @@ class SegmentWriter:
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
         self._segment_bytes = segment_bytes
+        #: How many spares are kept: for acks, and one for reclaiming.
+        self._kept = 2
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
         self._files = SegmentFiles(disk, handles_max=handles_max)
         self._gate = SyncGate(disk)
@@ -78,7 +78,16 @@ class SegmentWriter:
 
     @property
     def reserve_used(self) -> bool:
-        return self.crowded and len(self._spares) < SPARES
+        return self.crowded and len(self._spares) < self._kept
+
+    def reserve(self, ack_bytes: int) -> None:
+        kept = 1 + max(1, -(-min(ack_bytes, self._segment_bytes * len(self._heads)) // self._segment_bytes))
+        if kept != self._kept:
+            self._kept = kept
+            if len(self._spares) > 2 * kept and not self.crowded:
+                self._spares.shrink(kept)
+            if self._file != -1:
+                self._set_limit()
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         need = HEADER_BYTES * len(entries)
@@ -147,7 +156,7 @@ class SegmentWriter:
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
-                self._refill(SPARES + 1)
+                self._refill(self._kept + 1)
         while self._rolls and self._rolls[0].is_done:
             self._files.unpin(self._rolls.pop(0).number - 1)
         return self.synced_batch
@@ -190,7 +199,7 @@ class SegmentWriter:
 
     def _set_limit(self) -> None:
         """Say how far ordinary appends may go without a look at the room that is kept."""
-        if len(self._spares) >= SPARES:
+        if len(self._spares) >= self._kept:
             self._limit = self._capacity - self._own_bytes
         else:
             self._limit = self._capacity // _YOUNG_SHARE if len(self._heads) == 1 else -1
@@ -203,8 +212,8 @@ class SegmentWriter:
         self._check_ready()
         fits = self._end + need <= self._capacity - self._own_bytes
         taken = 0 if fits else 1
-        self._refill(SPARES + taken)
-        left = 0 if reclaim else 1 if urgent else SPARES
+        self._refill(self._kept + taken)
+        left = 0 if reclaim else 1 if urgent else self._kept
         enough = len(self._spares) >= left + taken or (fits and urgent and self._leaves_room_to_reclaim(need))
         if not enough:
             assert self._refused is not None
@@ -236,7 +245,7 @@ class SegmentWriter:
                 self._fail("making a segment", error)
             self._refused, self.crowded = error, True
             if error.errno in (ENOSPC, EDQUOT):
-                while len(self._spares) < SPARES and self._spares.add_small(after=self._heads[-1].number):
+                while len(self._spares) < self._kept and self._spares.add_small(after=self._heads[-1].number):
                     pass
                 self._refused_free_bytes = self._disk.free_bytes()
         self._set_limit()

@@ -1,0 +1,117 @@
+"""Fault 12: on a full disk every job can be claimed and acked one by one, until space returns by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tenure import Broker, Settings
+from tenure.errors import Overloaded, TenureError
+from tenure.testing import SimDisk
+
+SEGMENT_BYTES = 1 << 16
+SETTINGS = Settings(segment_bytes=SEGMENT_BYTES, spare_segments=2, sync_interval_ms=1, trim_step_bytes=4096)
+SEGMENTS = 10
+QUEUE = {"type": "queue", "lease_ms": 86_400_000}
+
+Shape = list[tuple[str, int, int]]
+"""What is produced in turn: the queue, the size of a job, and how many jobs in one append."""
+
+SHAPES: dict[str, Shape] = {
+    "one by one": [("busy", 256, 1)],
+    "large jobs": [("busy", 5_000, 1)],
+    "batches": [("busy", 100, 50)],
+    "beside jobs that stay": [("busy", 300, 4), ("kept", 300, 1)],
+}
+
+
+async def fill(broker: Broker, shape: Shape) -> int:
+    """Produce until the disk is full; return the number of jobs in ``busy``."""
+    jobs = 0
+    with pytest.raises(Overloaded) as refused:
+        while True:
+            for topic, size, count in shape:
+                await broker.produce(topic, [b"p" * size] * count)
+                jobs += count if topic == "busy" else 0
+    assert refused.value.code == "disk_full"
+    return jobs
+
+
+async def quiet(broker: Broker) -> None:
+    """Let upkeep come to an end."""
+    while broker._upkeep._tasks:
+        await asyncio.sleep(0)
+
+
+async def settled(broker: Broker, jobs: int, random: Random | None) -> None:
+    """Claim every job by itself and ack each one, in order or, with ``random``, in any."""
+    held: list[int] = []
+    for _ in range(jobs):
+        claim = await broker.claim("busy", node="w")
+        held += claim.seqs
+        if random is None:
+            assert (await broker.ack("busy", node="w", seqs=[held.pop()])).count == 1
+    if random is not None:
+        random.shuffle(held)
+        for seq in held:
+            assert (await broker.ack("busy", node="w", seqs=[seq])).count == 1
+
+
+@pytest.mark.parametrize("order", ["in order", "in any order"])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_every_job_can_be_claimed_and_acked_one_by_one_on_a_full_disk(shape: str, order: str) -> None:
+    disk = SimDisk(1, capacity_bytes=SEGMENTS * SEGMENT_BYTES)
+    broker = await Broker.open(disk, settings=SETTINGS)
+    await broker.put_topic("busy", QUEUE)
+    await broker.put_topic("kept", QUEUE)
+    jobs = await fill(broker, SHAPES[shape])
+    kept = broker.topic("kept").count
+    await settled(broker, jobs, None if order == "in order" else Random(7))
+    assert broker.topic("busy").count == 0
+    await broker.synced()
+    await quiet(broker)
+    assert (await broker.produce("busy", [b"room again"])).count == 1
+    await broker.close()
+    async with await Broker.open(disk.crash("lost"), settings=SETTINGS) as again:
+        assert (again.topic("busy").count, again.topic("kept").count) == (1, kept)
+
+
+async def test_trimming_never_uses_up_the_room_that_acks_need() -> None:
+    """What stays is carried into room of its own: with a fifth of the bytes alive, every ack still finds some."""
+    disk = SimDisk(2, capacity_bytes=SEGMENTS * SEGMENT_BYTES)
+    broker = await Broker.open(disk, settings=SETTINGS)
+    await broker.put_topic("busy", QUEUE)
+    await broker.put_topic("kept", QUEUE)
+    for _ in range(4):
+        jobs = await fill(broker, SHAPES["beside jobs that stay"])
+        if not jobs:
+            break
+        await settled(broker, jobs, None)
+        await broker.synced()
+        await quiet(broker)
+    assert broker._engine.rewritten_bytes > SEGMENT_BYTES, "trimming carried what stays"
+    await broker.close()
+
+
+async def test_a_full_disk_that_is_opened_again_and_again_stays_open_to_acks() -> None:
+    disk = SimDisk(3, capacity_bytes=5 * SEGMENT_BYTES)
+    broker = await Broker.open(disk, settings=SETTINGS)
+    await broker.put_topic("busy", QUEUE)
+    jobs = await fill(broker, SHAPES["one by one"])
+    for _ in range(60):
+        disk = disk.kill()
+        broker._pump.committer._thread.shutdown(wait=True)
+        broker = await Broker.open(disk, settings=SETTINGS)
+        claim = await broker.claim("busy", node="w")
+        await broker.ack("busy", node="w", seqs=claim.seqs)
+    assert broker.topic("busy").count == jobs - 60
+    await broker.close()
+
+
+async def test_a_disk_that_is_full_from_the_start_takes_nothing_and_says_why() -> None:
+    disk = SimDisk(4, capacity_bytes=SEGMENT_BYTES // 2)
+    with pytest.raises(TenureError) as refused:
+        await Broker.open(disk, settings=SETTINGS)
+    assert refused.value.code == "disk_full"
