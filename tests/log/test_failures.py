@@ -339,7 +339,12 @@ def test_a_full_disk_is_not_asked_for_room_again_before_it_has_some() -> None:
     assert fill(model, log, b"f" * 300) == "disk_full"
     tries: list[int] = []
     allocate = disk.allocate
-    disk.allocate = lambda file, size: (tries.append(size), allocate(file, size))[1]  # type: ignore[method-assign]
+
+    def counted(file: int, size: int) -> None:
+        tries.append(size)
+        allocate(file, size)
+
+    disk.allocate = counted  # type: ignore[method-assign]
     for _ in range(50):
         with pytest.raises(Overloaded):
             log.append([(20, 1, b"f" * 300)])

@@ -35,8 +35,8 @@ class Spare(NamedTuple):
 class Spares:
     """The row of files for the segments to come, numbered without a gap; each of ``size`` bytes, or of what there is.
 
-    A segment that is dropped gives back the bytes it used, and these may be a few less than a new one asks for. So where
-    a disk is full, a spare may be smaller, down to a quarter.
+    A segment that is dropped gives back the bytes it used, and these may be a few less than a new one asks for. So on a
+    full disk a spare may be smaller, down to a quarter.
     """
 
     def __init__(self, disk: Disk, *, size: int) -> None:
