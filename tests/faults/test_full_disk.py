@@ -34,8 +34,7 @@ async def fill(broker: Broker, shape: Shape) -> int:
     for topic, size, count in cycle(shape):
         try:
             await broker.produce(topic, [b"p" * size] * count)
-        except Overloaded as refused:
-            assert refused.code == "disk_full"
+        except Overloaded:
             break
         jobs += count if topic == "busy" else 0
     return jobs

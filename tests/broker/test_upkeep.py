@@ -1,0 +1,181 @@
+"""What a broker does for itself beside its callers: nothing of it holds them up, and no error of it is the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+
+import pytest
+
+import tenure.broker.upkeep as upkeep
+from tenure import Broker, Indeterminate, Settings
+from tenure.broker.engine import Engine
+from tenure.testing import ManualClock, SimDisk
+from tests.broker.support import make_queue, start, turn
+
+SMALL = Settings(segment_bytes=1 << 14, spare_segments=1, sync_interval_ms=1, trim_step_bytes=1 << 12)
+
+
+class GatedDisk(SimDisk):
+    """A disk that makes everybody wait while its gate is shut; the loop's own thread must never have to."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waited = 0
+
+    def sync(self, file: int) -> None:
+        self._wait()
+        super().sync(file)
+
+    def sync_dir(self, name: str) -> None:
+        self._wait()
+        super().sync_dir(name)
+
+    def _wait(self) -> None:
+        if not self.gate.is_set():
+            assert threading.current_thread() is not threading.main_thread(), "the loop waits for the disk"
+            self.waited += 1
+            assert self.gate.wait(30), "a test left the gate shut"
+
+
+async def test_the_loop_goes_on_while_rolls_and_drops_wait_for_the_disk() -> None:
+    """Fault 15: a sync takes as long as the disk takes, so it never runs on the loop, whoever asks for it."""
+    disk = GatedDisk()
+    async with await Broker.open(disk, settings=SMALL) as broker:
+        await make_queue(broker, durability="disk")
+        log = broker._engine.log
+        for _ in range(40):
+            await broker.produce("q", [b"x" * 1000])
+        dropped = log.segments()[0].number
+        disk.gate.clear()
+        while len(log.segments()) < 8:
+            await broker.produce("q", [b"x" * 1000])
+        while (claim := await broker.claim("q", node="w", max_count=10)).jobs:
+            await broker.ack("q", node="w", seqs=claim.seqs)
+        await turn()
+        assert disk.waited == 1, "one sync waits, on its own thread"
+        disk.gate.set()
+        await broker.synced()
+        while log.segments()[0].number == dropped:
+            await asyncio.sleep(0.001)
+
+
+async def test_what_was_acknowledged_in_the_turn_of_a_roll_can_be_seen_at_once() -> None:
+    disk = SimDisk(1)
+    async with await Broker.open(disk, settings=SMALL) as broker:
+        await make_queue(broker, durability="fsync")
+        rolls = 0
+        for _ in range(40):
+            before = len(broker._engine.log.segments())
+            produced = broker.produce("q", [b"job"])
+            filler = broker.produce("filler", [b"." * 5000])
+            rolls += len(broker._engine.log.segments()) > before
+            seq = (await produced).first_seq
+            assert (await broker.claim("q", node="w")).seqs == [seq]
+            await filler
+        assert rolls > 5
+
+
+async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
+    """An fsync produce of the turn in which trimming drops a segment is answered with that very sync."""
+    disk = SimDisk(1)
+    async with await Broker.open(disk, settings=SMALL) as broker:
+        await make_queue(broker, durability="fsync")
+        answers = []
+        real = upkeep.trim_step
+
+        def step(engine: Engine) -> int:
+            answers.append(asyncio.ensure_future(broker.produce("q", [b"job"])))
+            return real(engine)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(upkeep, "trim_step", step)
+            for _ in range(40):
+                await broker.produce("filler", [b"." * 5000])
+                await broker.delete_records("filler", before_seq=1 << 40)
+        assert answers
+        await asyncio.wait_for(asyncio.gather(*answers), 10)
+
+
+async def test_checkpoints_are_left_while_the_broker_is_open(clock: ManualClock) -> None:
+    disk = SimDisk(1)
+    settings = Settings(checkpoint_bytes=4096, sync_interval_ms=1)
+    async with await Broker.open(disk, clock=clock, settings=settings) as broker:
+        await make_queue(broker)
+        for _ in range(100):
+            await broker.produce("q", [b"x" * 1000])
+            await broker.synced()
+        assert [name for name in disk.names() if name.startswith("checkpoints/")]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError(errno.EIO, "a disk"), MemoryError()])
+async def test_upkeep_that_ends_in_any_error_is_logged_and_tried_again(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await Broker.open(SimDisk(1), settings=SMALL) as broker:
+        real, calls = upkeep.trim_step, 0
+
+        def failing(engine: Engine) -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise error
+            return real(engine)
+
+        monkeypatch.setattr(upkeep, "trim_step", failing)
+        with caplog.at_level(logging.ERROR, "tenure.broker"):
+            for _ in range(40):
+                await broker.produce("t", [b"." * 5000])
+                await broker.delete_records("t", before_seq=1 << 40)
+                await broker.synced()
+        assert "upkeep ended in an error" in caplog.text
+        assert broker._engine.log.segments()[0].number > 1, "it went on"
+
+
+async def test_a_close_that_was_cancelled_is_finished_by_the_next() -> None:
+    disk = GatedDisk()
+    broker = await Broker.open(disk)
+    await make_queue(broker)
+    broker.produce("q", [b"job"])
+    disk.gate.clear()
+    closing = await start(broker.close())
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    disk.gate.set()
+    await broker.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tenure-sync")]
+    async with await Broker.open(disk) as again:
+        assert again.topic("q").count == 1
+
+
+async def test_a_write_that_was_made_is_answered_although_a_later_one_failed() -> None:
+    """A roll in the middle of a turn has written what came before it; only what follows is unknown."""
+    disk = SimDisk(1)
+    broker = await Broker.open(disk, settings=SMALL)
+    await broker.put_topic("t", {"durability": "disk"})
+    first, second = broker.produce("t", [b"." * 9000]), broker.produce("t", [b"." * 9000])
+    assert first.batch < second.batch
+
+    def failing(file: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.EIO, "I/O error")
+
+    disk.pwrite = failing  # type: ignore[method-assign]
+    answers = await asyncio.gather(first, second, return_exceptions=True)
+    assert not isinstance(answers[0], BaseException)
+    assert isinstance(answers[1], Indeterminate)
+    await broker.close()
+
+
+async def test_a_silent_log_notes_the_time_at_its_end(clock: ManualClock) -> None:
+    disk = SimDisk(1)
+    async with await Broker.open(disk, clock=clock) as broker:
+        await make_queue(broker)
+        clock.advance(5 * 86_400_000)
+    clock.reboot(off_ms=1000)
+    async with await Broker.open(disk, clock=clock) as again:
+        assert again._engine.now() == clock.wall_ms(), "none of the five days is missing"
