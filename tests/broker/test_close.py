@@ -81,7 +81,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 def test_every_command_is_in_the_table() -> None:
     public = {name for name in vars(Broker) if not name.startswith("_")}
-    assert public - CALLS.keys() == {"open", "close", "metrics", "recovery", "synced"}
+    assert public - CALLS.keys() == {"open", "close", "failed", "is_crowded", "metrics", "recovery", "synced"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -1,4 +1,4 @@
-"""What a broker does for itself beside its callers: nothing of it holds them up, and no error of it is the end of it."""
+"""What a broker does for itself beside its callers: nothing of it holds them up, and no error is the end of it."""
 
 from __future__ import annotations
 

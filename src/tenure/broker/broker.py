@@ -38,6 +38,7 @@ from tenure.core.names import check_node
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router
 from tenure.core.values import check_whole
+from tenure.errors import TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.log import FileLog
@@ -89,6 +90,16 @@ class Broker:
         """What opening found: batches, a torn tail if there was one. None for a broker in memory."""
         log = self._engine.log
         return log.report if isinstance(log, FileLog) else None
+
+    @property
+    def failed(self) -> TenureError | None:
+        """What the disk refused, once it has: the broker is read-only from then on. Open the directory again."""
+        return self._engine.log.failed
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the disk is full: appends are refused, and acks use room that was kept for them."""
+        return self._engine.log.crowded
 
     async def __aenter__(self) -> Broker:
         return self

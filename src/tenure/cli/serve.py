@@ -1,7 +1,7 @@
 """`tenure serve`: a server in the foreground, from its first line to the last.
 
 One line on standard output says where it listens; everything else goes to the log on standard error. SIGTERM and SIGINT
-stop it gracefully and a second one at once; SIGHUP reads the keys again.
+stop it gracefully and a second one at once; SIGHUP reads the keys again. It exits with 1 where the disk failed under it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Serving:
         if not self._opening.done():
             # A replay cannot be interrupted, and need not be: it changes nothing that the next one would miss.
             _leave_now(OK)
-        return OK
+        return PROBLEM if service.failed else OK
 
     def _stop(self, number: signal.Signals) -> None:
         if self._told.is_set():

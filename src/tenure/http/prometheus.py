@@ -133,6 +133,9 @@ def totals(broker: Broker) -> Iterator[Family]:
         yield Family(
             f"tenure_{name}_total", "counter", f"{name.replace('_', ' ')}, since the start.", [("", {}, value)]
         )
+    failed, crowded = float(broker.failed is not None), float(broker.is_crowded)
+    yield Family("tenure_log_failed", "gauge", "1 once the disk has failed: nothing is written.", [("", {}, failed)])
+    yield Family("tenure_log_crowded", "gauge", "1 while the disk is full: appends are refused.", [("", {}, crowded)])
     yield _histogram("tenure_fsync_ms", "How long a sync took, in milliseconds.", metrics.sync_ms)
     yield _histogram("tenure_batch_frames", "Frames in one write.", metrics.batch_frames)
 

@@ -170,6 +170,11 @@ class Service:
         self.gate.replace(ring)
         log.info("the keys were read again", extra={"keys": len(ring.keys)})
 
+    @property
+    def failed(self) -> bool:
+        """Whether the disk failed while it served."""
+        return self._broker is not None and self._broker.failed is not None
+
     async def stop(self) -> bool:
         """Stop within the time for draining; True where nothing had to be cut."""
         self.context.draining = True

@@ -24,9 +24,12 @@ def health(context: Context, call: Call) -> Response:
 
 
 def ready(context: Context, call: Call) -> Response:
-    """Whether requests are served: not while the log is replayed, and not while the server drains."""
+    """Whether requests are served: not while the log is replayed or the server drains, nor after the disk failed."""
     try:
         topics = context.topics_count
+        failed = context.broker.failed
+        if failed is not None:
+            raise Closed(f"{failed.message} Restart the server.")
         if context.draining:
             raise Closed("this server is shutting down: use another", code="shutting_down")
     except Closed as error:
@@ -37,7 +40,7 @@ def ready(context: Context, call: Call) -> Response:
 def _not_ready(context: Context, call: Call, error: Closed) -> Response:
     """The error of every other route, with what a prober looks for beside it."""
     response = error_response(error, call.request)
-    status = encode("draining" if context.draining else "replaying")
+    status = encode("draining" if context.draining else "failed" if context.is_open else "replaying")
     response.body = b'{"status":%b,"wal_replay_complete":%b,' % (status, encode(context.is_open)) + response.body[1:]
     return response
 
