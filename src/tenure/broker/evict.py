@@ -1,16 +1,21 @@
-"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds or that is parked."""
+"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds or that is parked.
+
+Eviction rides along with commands that have done, or will do, something else, so it never raises: what a log cannot
+take in now is evicted by a later command.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 from tenure.broker.engine import Engine
 from tenure.core.events import Evicted
 from tenure.core.ranges import to_runs
 from tenure.core.topic import Topic
-from tenure.errors import Closed, Corrupt, Overloaded
+from tenure.errors import TenureError
 
 __all__ = ["evict_over_cap", "evict_over_ttl"]
 
@@ -22,7 +27,7 @@ def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
     stays.
     """
     if topic.config.discard == "old":
-        with suppress(Closed, Corrupt, Overloaded):  # what was appended stays so; the next append tries again
+        with suppress(TenureError):
             _evict_over_cap(engine, topic, now)
 
 
@@ -48,26 +53,20 @@ def _evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
 
 def evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
     """Evict the free records older than the topic's TTL. A log that takes no writes keeps them until it does."""
-    ttl_ms = topic.config.ttl_ms
-    if not ttl_ms or not topic.count:
-        return
+    if topic.config.ttl_ms and topic.count:
+        with suppress(TenureError):
+            _evict_over_ttl(engine, topic, now)
+
+
+def _evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
     engine.pass_time(topic, now)
-    end = _older_than(topic, now - ttl_ms)
+    end = _older_than(topic, now - topic.config.ttl_ms)
     while topic.evict_from < end:
-        start = topic.evict_from
-        found = list(_limited(_free(engine, topic, start, end)))
-        try:
-            if found:
-                _evict(engine, topic, [seq for seq, _ in found], sum(size for _, size in found), now=now, reason="ttl")
-        except (Closed, Overloaded):
-            return
+        found = list(islice(_free(engine, topic, topic.evict_from, end), _STEP_MAX))
+        if found:
+            _evict(engine, topic, [seq for seq, _ in found], sum(size for _, size in found), now=now, reason="ttl")
         if len(found) < _STEP_MAX:
             topic.evict_from = max(topic.evict_from, end)
-
-
-def _limited(found: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    for _, item in zip(range(_STEP_MAX), found, strict=False):
-        yield item
 
 
 def _older_than(topic: Topic, limit_ms: int) -> int:

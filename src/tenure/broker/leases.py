@@ -11,7 +11,7 @@ from tenure.broker.evict import evict_over_ttl
 from tenure.broker.letters import dead_letter, park
 from tenure.broker.replies import Claim, Extension, Settled
 from tenure.core.backoff import delay_ms as backoff_ms
-from tenure.core.claim import choose, ready_count
+from tenure.core.claim import LETTERS_MAX, choose, ready_count
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.events import Acked, Claimed, Extended, Released
 from tenure.core.names import check_key, check_node, check_reason
@@ -99,35 +99,40 @@ def _take(
 
     The last part is what an answer must wait for because of those that were buried.
     """
-    level = Level.NOW
+    level, buried = Level.NOW, 0
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
         _, level = dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
-        runs = []
-        with suppress(Overloaded):  # jobs were buried, so this is an answer; the next claim meets the cap
-            runs, _ = choose(topic, queue, max_count)
-    if not runs:
-        return [], [], level
-    try:
-        return runs, engine.reader.records(topic, runs), level
-    except Corrupt:
-        runs, jobs = _take_readable(engine, topic, list(each(runs)), now=now)
-        return runs, jobs, max(level, Level.WRITTEN)
+        runs = _choose_again(topic, queue, max_count)
+    while runs:
+        try:
+            return runs, engine.reader.records(topic, runs), level
+        except Corrupt:
+            jobs = _take_readable(engine, topic, runs, now=now)
+        level, buried = max(level, Level.WRITTEN), buried + count(runs) - len(jobs)
+        if jobs:
+            return to_runs(job.seq for job in jobs), jobs, level
+        if buried >= LETTERS_MAX:
+            engine.touched.add(topic)  # the pass after this one goes on behind the damage
+            break
+        runs = _choose_again(topic, queue, max_count)
+    return [], [], level
 
 
-def _take_readable(engine: Engine, topic: Topic, seqs: list[int], *, now: int) -> tuple[list[int], list[Stored]]:
+def _choose_again(topic: Topic, queue: Queue, max_count: int) -> list[int]:
+    """Choose after jobs were buried; at a cap none, because burying them is an answer: the next claim meets the cap."""
+    with suppress(Overloaded):
+        return choose(topic, queue, max_count)[0]
+    return []
+
+
+def _take_readable(engine: Engine, topic: Topic, runs: list[int], *, now: int) -> list[Stored]:
     """A frame cannot be read: park the jobs in it, so that the rest of the queue goes on and nothing is lost sight
     of.
     """
-    jobs: list[Stored] = []
-    lost: dict[int, str] = {}
-    for seq in seqs:
-        try:
-            jobs += engine.reader.records(topic, [seq, 1])
-        except Corrupt as error:
-            lost[seq] = f"unreadable: {error.message}"
-    park(engine, topic, lost, now=now)
-    return to_runs(job.seq for job in jobs), jobs
+    jobs, lost = engine.reader.sift(topic, runs)
+    park(engine, topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now=now)
+    return jobs
 
 
 def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Answer[Claim]:

@@ -21,7 +21,7 @@ from tenure.core.ranges import each, to_runs
 from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_seqs, check_whole
-from tenure.errors import Corrupt, Invalid, NotFound, Overloaded
+from tenure.errors import Invalid, NotFound, Overloaded
 
 __all__ = ["dead_letter", "park", "redrive"]
 
@@ -57,23 +57,31 @@ def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, n
 
 
 def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, int]:
-    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch."""
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot
+    be read.
+    """
     queue, dest = topic.queue, engine.state.topics.get(dest_name)
     assert queue is not None
     config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
     dest_id, first_seq = (dest.id, dest.head_seq + 1) if dest is not None else (engine.state.next_topic_id, 1)
     try:
-        letters = engine.reader.records(topic, runs)
+        letters, lost = engine.reader.sift(topic, runs)
         records = [_stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reason) for letter in letters]
         appended = engine.appended(dest_id, first_seq, records, now=now)
         check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
-    except (Corrupt, Overloaded) as error:
+    except Overloaded as error:
         return park(engine, topic, dict.fromkeys(each(runs), f"{reason}; {error.message}"), now=now), Level.WRITTEN
+    reasons = {seq: f"{reason}; unreadable: {error.message}" for seq, error in lost.items()}
+    if not letters:
+        return park(engine, topic, reasons, now=now), Level.WRITTEN
+    runs = to_runs(letter.seq for letter in letters)
     move = topic.config.dlq_strategy == "skip"
     size = engine.reader.weigh(topic, runs) if move else 0
     removed = DeadLettered(now, topic.id, runs, "move" if move else "copy", reason, size, dest_id, first_seq)
     events: list[tuple[Event, int]] = [] if dest is not None else [(TopicPut(now, dest_id, dest_name, config), dest_id)]
-    batch = engine.commit_all(*events, (appended, dest_id), (removed, topic.id), urgent=True)
+    events += [(appended, dest_id), (removed, topic.id)]
+    events += [(event, topic.id) for event in _parked(topic, reasons, now)]
+    batch = engine.commit_all(*events, urgent=True)
     evict_over_cap(engine, engine.state.by_id[dest_id], now)
     return batch, LEVELS[config.durability]
 
@@ -90,13 +98,15 @@ def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record
 
 def park(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) -> int:
     """Take jobs out of circulation where they are, each with its reason; returns the batch."""
-    batch = engine.log.pending_batch
+    return engine.commit_all(*((event, topic.id) for event in _parked(topic, reasons, now)), urgent=True)
+
+
+def _parked(topic: Topic, reasons: Mapping[int, str], now: int) -> list[DeadLettered]:
+    """The events that park jobs, one for each reason."""
     by_reason: dict[str, list[int]] = {}
     for seq, reason in reasons.items():
         by_reason.setdefault(reason, []).append(seq)
-    for reason, seqs in by_reason.items():
-        batch = engine.commit(DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0), topic.id, urgent=True)
-    return batch
+    return [DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0) for reason, seqs in by_reason.items()]
 
 
 def redrive(
@@ -115,8 +125,8 @@ def redrive(
     from.
 
     ``to`` names another target; ``reaches`` tells which origins the caller may write to. Each job moves atomically, its
-    provenance kept. It stops before the first one that cannot move; where that is the very first, it raises why:
-    NotFound for a target that is gone, Overloaded for one that is full.
+    provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
+    that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one that is full.
     """
     topic = engine.state.topic(name)
     settings = engine.settings
@@ -173,8 +183,8 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
-        tag = engine.reader.records(topic, [seq, 1])[0].tag if wanted.match is not None else None
-        if wanted.takes(seq, tag, reason):
+        record = engine.reader.sift(topic, [seq, 1])[0] if wanted.match is not None else []
+        if wanted.takes(seq, record[0].tag if record else None, reason):
             seqs.append(seq)
         if len(seqs) == limit:
             break
@@ -246,11 +256,12 @@ def _value(meta: dict[str, msgspec.Raw], key: str) -> Any:
 
 
 def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, _Origin]]:
-    """The dead letters of a topic with their provenance, from the oldest on, a window at a time."""
+    """The dead letters of a topic that can be read, with their provenance, from the oldest on, a window at a time."""
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        for letter in engine.reader.records(topic, topic.live_runs(lo, hi)):
+        letters, _ = engine.reader.sift(topic, topic.live_runs(lo, hi))
+        for letter in letters:
             origin = _origin(letter)
             if origin is not None:
                 yield letter, origin

@@ -8,16 +8,18 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from tenure.core.events import Appended, Carried, decode
-from tenure.core.piece import find, spots
+from tenure.core.piece import find
+from tenure.core.ranges import each
 from tenure.core.records import Stored, ends_of, unpack
 from tenure.core.topic import Topic
 from tenure.errors import Corrupt
 from tenure.log.home import Log
 
-__all__ = ["Frame", "Reader", "Table"]
+__all__ = ["TABLES_MAX", "Frame", "Reader", "Table"]
 
+TABLES_MAX = 256
+"""How many tables a reader keeps, about 4 bytes per record each."""
 _CACHE_FROM_BYTES = 2048
-_TABLES_MAX = 256
 _YOUNG_BYTES = 2 << 20
 _ENTRY_BYTES = 300
 
@@ -27,10 +29,26 @@ class Table:
 
     __slots__ = ("ends", "first_seq", "seqs")
 
-    def __init__(self, event: Appended | Carried) -> None:
-        self.ends: array[int] = ends_of(event.ends, len(event.blobs))
-        self.first_seq = event.lo if isinstance(event, Carried) else event.first_seq
-        self.seqs: list[int] | None = event.seqs if isinstance(event, Carried) else None
+    def __init__(self, ends: array[int], first_seq: int, seqs: list[int] | None = None) -> None:
+        self.ends = ends
+        self.first_seq = first_seq
+        self.seqs = seqs
+
+    @classmethod
+    def of(cls, event: Appended | Carried) -> Table:
+        """Return the table of a frame that was read."""
+        ends = ends_of(event.ends, len(event.blobs))
+        return cls(ends, event.lo, event.seqs) if isinstance(event, Carried) else cls(ends, event.first_seq)
+
+    @classmethod
+    def guess(cls, seqs: list[int], size: int) -> Table:
+        """Return a table for a frame that cannot be read: its size in even shares for those of its seqs that live.
+
+        Each frame is guessed at once and the table kept, so acks one by one do not take more than its size between
+        them. Where records died before, the share is too large rather than too small: a topic that believes it holds
+        bytes which are gone would evict healthy records to get below its cap.
+        """
+        return cls(array("I", (size * (i + 1) // len(seqs) for i in range(len(seqs)))), 0, seqs)
 
     def between(self, lo: int, hi: int) -> range:
         """The indices of the records with seqs in ``[lo, hi)``."""
@@ -52,12 +70,13 @@ class Table:
 
 
 class Frame:
-    """The records of one append, or of several that were rewritten together."""
+    """The records of one append, or of several that were rewritten together. ``lost`` says why they cannot be read."""
 
-    __slots__ = ("ats", "blobs", "plain", "table", "ts", "tss")
+    __slots__ = ("ats", "blobs", "lost", "plain", "table", "ts", "tss")
 
     def __init__(self, event: Appended | Carried) -> None:
-        self.table = Table(event)
+        self.table = Table.of(event)
+        self.lost = event.lost if isinstance(event, Carried) else None
         self.blobs = event.blobs
         self.plain = event.plain
         self.ts = 0 if isinstance(event, Carried) else event.ts
@@ -76,8 +95,10 @@ class Frame:
 
     def records(self, lo: int, hi: int) -> list[Stored]:
         """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time
-        goes.
+        goes. Raises Corrupt where their payload is lost.
         """
+        if self.lost is not None:
+            raise Corrupt(self.lost, code="unreadable")
         chosen = self.table.between(lo, hi)
         if not self.plain or self.tss is not None or not chosen:
             return [self.record(index) for index in chosen]
@@ -96,10 +117,13 @@ class Reader:
     What was just appended is likely to be claimed next, so the newest appends are kept as they are, in two
     generations: when the young one is full it becomes the old one, and nothing is sorted out one by one. Tables are
     kept apart and longer: an ack of some of a frame's jobs needs nothing else.
+
+    Damage is an error only for those who want the records themselves: what they weigh can always be told.
     """
 
     def __init__(self, log: Log, cache_bytes_max: int) -> None:
         self._log = log
+        self.tables_max = TABLES_MAX
         self._cache_bytes_max = cache_bytes_max
         self._cached_bytes = 0
         self._young: dict[int, Appended] = {}
@@ -150,11 +174,23 @@ class Reader:
             at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
             piece = pieces[at]
             return self._record(piece.segment << 32 | piece.offsets[index], seq)
-        found: list[Stored] = []
-        for lo, n in zip(runs[::2], runs[1::2], strict=True):
-            for _, location, _, _ in spots(topic.pieces, lo, lo + n):
-                found += self.frame(location).records(lo, lo + n)
+        found, lost = self.sift(topic, runs)
+        if lost:
+            raise next(iter(lost.values()))
         return found
+
+    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        """The records of live seqs that can be read, ascending, and why each of the others cannot."""
+        found: list[Stored] = []
+        lost: dict[int, Corrupt] = {}
+        for start, n in zip(runs[::2], runs[1::2], strict=True):
+            for first, follower, location, _ in _frames(topic, start, start + n):
+                lo, hi = max(start, first), min(start + n, follower)
+                try:
+                    found += self.frame(location).records(lo, hi)
+                except Corrupt as error:
+                    lost.update(dict.fromkeys(range(lo, hi), error))
+        return found, lost
 
     def _record(self, location: int, seq: int) -> list[Stored]:
         """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
@@ -167,16 +203,18 @@ class Reader:
         return frame.records(seq, seq + 1)
 
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-        """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending."""
-        for _, location, _, _ in spots(topic.pieces, lo, hi):
-            table = self._table(location)
+        """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where they are unreadable."""
+        for first, follower, location, size in _frames(topic, lo, hi):
+            table = self._table(topic, first, follower, location=location, size=size)
             for index in table.between(lo, hi):
                 seq = table.seq(index)
                 if not topic.is_dead(seq):
                     yield seq, table.size(index)
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:
-        """How many bytes the records of these live seqs take. Whole frames are weighed without being read."""
+        """How many bytes the records of these live seqs take. Whole frames are weighed without being read, and those
+        that cannot be read are guessed at.
+        """
         if len(runs) == 2:
             lo, n = runs
             if n == 1 and len(topic.pieces) == 1:  # one job that was put by itself: no more than a look into the index
@@ -192,30 +230,45 @@ class Reader:
         return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
 
     def _weigh_run(self, topic: Topic, lo: int, hi: int) -> int:
-        pieces, total, seq = topic.pieces, 0, lo
-        while seq < hi:
-            at, index = find(pieces, seq)
-            piece = pieces[at]
-            firsts = piece.firsts
-            first = firsts[index]
-            if index + 1 < len(firsts):
-                follower = firsts[index + 1]
-            else:
-                follower = pieces[at + 1].firsts[0] if at + 1 < len(pieces) else topic.head_seq + 1
+        total = 0
+        for first, follower, location, size in _frames(topic, lo, hi):
             if lo <= first and follower <= hi and first >= topic.floor and not topic.dead_between(first, follower):
-                total += piece.sizes[index]
+                total += size
             else:
-                table = self._table(piece.segment << 32 | piece.offsets[index])
+                table = self._table(topic, first, follower, location=location, size=size)
                 total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
-            seq = follower
         return total
 
-    def _table(self, location: int) -> Table:
+    def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:
+        """The table of the frame that answers for ``[first, follower)``; a guess where it cannot be read."""
         table = self._tables.get(location)
         if table is None:
-            table = self.frame(location).table
+            try:
+                table = self.frame(location).table
+            except Corrupt:
+                table = Table.guess(list(each(topic.live_runs(first, follower))), size)
             if len(table.ends) > 1:
                 self._tables[location] = table
-                if len(self._tables) > _TABLES_MAX:
+                if len(self._tables) > self.tables_max:
                     self._tables.popitem(last=False)
         return table
+
+
+def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
+    """The frames that answer for seqs in ``[lo, hi)``, ascending: (first seq, seq behind its last, location, bytes)."""
+    pieces = topic.pieces
+    if not pieces or lo >= hi:
+        return
+    at, index = find(pieces, lo)
+    index = max(index, 0)
+    while at < len(pieces):
+        piece = pieces[at]
+        firsts, base = piece.firsts, piece.segment << 32
+        behind = pieces[at + 1].firsts[0] if at + 1 < len(pieces) else topic.head_seq + 1
+        while index < len(firsts):
+            if firsts[index] >= hi:
+                return
+            follower = firsts[index + 1] if index + 1 < len(firsts) else behind
+            yield firsts[index], follower, base | piece.offsets[index], piece.sizes[index]
+            index += 1
+        at, index = at + 1, 0

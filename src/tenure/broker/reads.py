@@ -20,7 +20,7 @@ from tenure.core.records import Stored
 from tenure.core.settle import lease_id
 from tenure.core.topic import Topic
 from tenure.core.values import check_seqs, check_whole
-from tenure.errors import Invalid, NotFound
+from tenure.errors import Corrupt, Invalid, NotFound
 
 __all__ = ["delete_records", "describe", "diff", "due_times", "job", "jobs", "leases", "state_of"]
 
@@ -31,7 +31,11 @@ _WINDOW = 256
 def diff(
     engine: Engine, name: str, *, from_seq: int = 0, limit: int = 256, node: str | Collection[str] | None = None
 ) -> Difference:
-    """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it."""
+    """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it.
+
+    An answer ends before a record that cannot be read. A read that begins there raises Corrupt, and its
+    ``next_from_seq`` is where to go on behind the damage.
+    """
     topic = engine.state.topic(name)
     check_whole(from_seq, "from_seq")
     check_whole(limit, "limit")
@@ -45,7 +49,9 @@ def diff(
     if not topic.config.dedupe_node:
         nodes = set()
     limit = min(limit, engine.settings.diff_records_max) or 1
-    records, reached = _collect(engine, topic, from_seq, head, limit=limit, nodes=nodes)
+    records, reached, damage = _collect(engine, topic, from_seq, head, limit=limit, nodes=nodes)
+    if damage is not None and not records and (tombstone is None or reached <= from_seq):
+        raise damage
     return Difference(name, records, reached, head, topic.floor, tombstone)
 
 
@@ -62,21 +68,37 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
 
 def _collect(
     engine: Engine, topic: Topic, from_seq: int, head: int, *, limit: int, nodes: set[str]
-) -> tuple[list[Stored], int]:
-    """Records to answer with, and the last seq that was looked at."""
+) -> tuple[list[Stored], int, Corrupt | None]:
+    """Records to answer with, the last seq that was looked at, and what stopped the look there if it is damage."""
     found: list[Stored] = []
     budget, lo = engine.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
     while lo <= head:
         hi = min(lo + _WINDOW, head + 1)
-        for record in engine.reader.records(topic, topic.live_runs(lo, hi)):
+        records, lost = engine.reader.sift(topic, topic.live_runs(lo, hi))
+        end = min(lost, default=hi)
+        for record in records:
+            if record.seq > end:
+                break
             if record.node is not None and record.node in nodes:
                 continue
             budget -= len(record.data) + len(record.meta or b"")
             if found and (budget < 0 or len(found) == limit):
-                return found, record.seq - 1
+                return found, record.seq - 1, None
             found.append(record)
+        if lost:
+            return found, end - 1, _damage(topic, records, lost)
         lo = hi
-    return found, max(head, from_seq) if from_seq <= head else head
+    return found, max(head, from_seq) if from_seq <= head else head, None
+
+
+def _damage(topic: Topic, records: list[Stored], lost: dict[int, Corrupt]) -> Corrupt:
+    """The error for the first seqs that are lost, up to the next record that can be read."""
+    first = min(lost)
+    behind = min((record.seq for record in records if record.seq > first), default=max(lost) + 1)
+    last, error = max(seq for seq in lost if seq < behind), lost[first]
+    message = f"seqs {first} to {last} of {topic.name!r} cannot be read; go on from_seq {last}. {error.message}"
+    about = {"first_seq": first, "last_seq": last, "next_from_seq": last}
+    return Corrupt(message, code=error.code, **{**error.detail, **about})
 
 
 def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:

@@ -96,11 +96,16 @@ class Remnant:
         self.topic.last_write_ms = event.ts
 
     def hold_again(self, event: Carried, location: int) -> None:
-        """Records were rewritten; what the frame leaves out of its range was dead by then."""
-        replace_frames(self.topic.pieces, event.lo, event.hi, (event.lo, location, len(event.blobs), event.ats[-1]))
+        """Records were rewritten; what the frame leaves out of its range was dead by then.
+
+        Those whose payload was lost are held no more than before: an older frame may still have it.
+        """
         kept, covered = BitMap64(event.seqs), BitMap64()
         covered.add_range(event.lo, event.hi)
-        self.held |= kept
+        if event.lost is None:
+            frame = (event.lo, location, event.size_bytes, event.ats[-1])
+            replace_frames(self.topic.pieces, event.lo, event.hi, frame)
+            self.held |= kept
         self.gone |= covered - kept
         self.see(event.hi - 1)
 

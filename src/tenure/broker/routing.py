@@ -18,7 +18,7 @@ from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
-from tenure.errors import Closed, Conflict, Corrupt, Invalid, NotFound, Overloaded
+from tenure.errors import Closed, Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
 
@@ -118,30 +118,34 @@ def list_routers(
 def forward(engine: Engine, source: Topic) -> bool:
     """Copy what is new in ``source`` through its routers, a step each; True if some of them have more to do.
 
-    A destination that is full or absent holds its router where it is, and so does a source that cannot be read: it
-    goes on with the next thing that happens there or here.
+    A destination that is full or absent holds its router where it is: it goes on with the next thing that happens there
+    or here.
     """
     more = False
     for router in list(engine.state.routers_from.get(source.name, ())):
         if router.cursor < source.visible_seq:
             try:
                 more |= _step(engine, source, router)
-            except (Closed, Corrupt, NotFound, Overloaded):
+            except (Closed, NotFound, Overloaded):
                 engine.stalled.setdefault(router.dest, set()).add(source.name)
     return more
 
 
 def _step(engine: Engine, source: Topic, router: Router) -> bool:
-    """Raises Corrupt, NotFound or Overloaded where the router has to wait; nothing was changed then."""
+    """Copy what one step allows; source records that cannot be read are missed, like those evicted before it came.
+
+    Raises NotFound or Overloaded where the router has to wait; nothing was changed then.
+    """
     now, lo = engine.now(), router.cursor + 1
     hi = min(lo + engine.settings.router_step_records, source.visible_seq + 1)
     match = router.match
+    records, lost = engine.reader.sift(source, source.live_runs(lo, hi))
     copies = [
         _copy(router, record)
-        for record in engine.reader.records(source, source.live_runs(lo, hi))
+        for record in records
         if (match is None or match.matches(record.tag)) and record.hops < engine.settings.router_hops_max
     ]
-    missed = max(0, min(hi, source.evict_floor) - max(lo, 1)) if lo < source.evict_floor else 0
+    missed = len(lost) + max(0, min(hi, source.evict_floor) - max(lo, 1))
     events: list[tuple[Event, int]] = []
     dest = engine.state.topics.get(router.dest)
     dest_id = 0

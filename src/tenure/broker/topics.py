@@ -16,10 +16,11 @@ from tenure.core.claim import ack_holes, ready_count
 from tenure.core.config import as_dict, parse_config
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.names import check_topic_name
+from tenure.core.piece import find
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
-from tenure.errors import Conflict
+from tenure.errors import Conflict, Corrupt
 
 __all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "topic_info"]
 
@@ -111,7 +112,12 @@ def _oldest_ready_ms(engine: Engine, topic: Topic, queue: Queue, wall_ms: int) -
             seq += 1
     if seq > topic.visible_seq:
         return 0
-    return max(0, wall_ms - engine.reader.records(topic, [seq, 1])[0].ts)
+    try:
+        ts = engine.reader.records(topic, [seq, 1])[0].ts
+    except Corrupt:  # the index knows when its frame was appended
+        at, index = find(topic.pieces, seq)
+        ts = topic.pieces[at].times[index] + engine.state.wall_offset_ms
+    return max(0, wall_ms - ts)
 
 
 def list_topics(engine: Engine, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:

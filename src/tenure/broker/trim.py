@@ -8,6 +8,7 @@ bounded number of bytes; other work runs between.
 
 from __future__ import annotations
 
+import logging
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
@@ -20,6 +21,7 @@ from tenure.core.events import Carried, TopicCarried
 from tenure.core.piece import Piece, Spot
 from tenure.core.snapshot import dump_topic
 from tenure.core.topic import Topic
+from tenure.errors import Corrupt
 
 __all__ = ["Taken", "carried", "fits", "trim_due", "trim_step"]
 
@@ -28,6 +30,8 @@ Taken = tuple[Spot, Frame, list[int]]
 
 _SPREAD_MS = 1_000
 _LOOK_BYTES = 64
+_RUNS_SHOWN = 20
+_logger = logging.getLogger("tenure.broker")
 
 
 def trim_due(engine: Engine) -> bool:
@@ -130,18 +134,21 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
     """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten.
 
     What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
+    Records that cannot be read are carried without their payload, so that they neither keep their segment nor vanish.
     """
     taken: list[Taken] = []
+    missing: list[int] = []
     index, size = max(bisect_right(piece.firsts, topic.floor) - 1, 0), 1
     while index < len(piece.firsts) and size < budget:
         spot = piece.spot(index)
         alive = _alive(topic, piece, index)
         size += _LOOK_BYTES
         if alive:
-            frame = engine.reader.frame(spot[1])
+            frame, is_read = _frame(engine, topic, spot, end=alive[-2] + alive[-1])
             if taken and not fits(topic, taken[0], spot, frame):
                 break
             taken.append((spot, frame, alive))
+            missing += [] if is_read else alive
             size += spot[2]
         index += 1
     end = piece.firsts[index] if index < len(piece.firsts) else _behind(topic, piece)
@@ -150,7 +157,28 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         return size
     event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
     engine.rewrite(event, topic.id)
+    if missing:
+        _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
     return size
+
+
+def _spelled(runs: list[int]) -> str:
+    shown = [f"{lo}..{lo + n - 1}" if n > 1 else str(lo) for lo, n in zip(runs[::2], runs[1::2], strict=True)]
+    return ", ".join(shown[:_RUNS_SHOWN]) + (f" and {len(shown) - _RUNS_SHOWN} more" if shown[_RUNS_SHOWN:] else "")
+
+
+def _frame(engine: Engine, topic: Topic, spot: Spot, *, end: int) -> tuple[Frame, bool]:
+    """The frame at a spot, and True; where it cannot be read, one that stands for its live records below ``end``, and
+    False.
+    """
+    try:
+        return engine.reader.frame(spot[1]), True
+    except Corrupt as error:
+        seqs, sizes = zip(*engine.reader.sizes(topic, spot[0], end), strict=True)
+        ends, count = array("I", accumulate(sizes)).tobytes(), len(seqs)
+        times, none = [spot[3]] * count, [0] * count
+        event = Carried(0, topic.id, spot[0], end, list(seqs), times, none, ends, b"", True, error.message)
+        return Frame(event), False
 
 
 def _behind(topic: Topic, piece: Piece) -> int:
@@ -165,22 +193,27 @@ def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
 
 
 def fits(topic: Topic, first: Taken, spot: Spot, frame: Frame) -> bool:
-    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age.
+    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age; and
+    what is lost only with what is lost.
 
     A frame has the age of its youngest record, so all of it goes that much later than its oldest should. That one is
     what counts: from neighbour to neighbour, and from turn to turn of the log, the difference would add up.
     """
-    if first[1].plain != frame.plain:
+    if (first[1].plain, first[1].lost is None) != (frame.plain, frame.lost is None):
         return False
     oldest_ms = first[0][3] if first[1].ats is None else first[1].ats[0]
     return not topic.config.ttl_ms or spot[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
 
 
 def carried(now: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
-    """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``."""
+    """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``.
+
+    Where their payload is lost, the first frame says why.
+    """
     seqs: list[int] = []
     ats: list[int] = []
     tss: list[int] = []
+    sizes: list[int] = []
     blobs: list[bytes] = []
     for spot, frame, runs in taken:
         for start, n in zip(runs[::2], runs[1::2], strict=True):
@@ -188,6 +221,7 @@ def carried(now: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> 
                 seqs.append(frame.table.seq(index))
                 ats.append(spot[3] if frame.ats is None else frame.ats[index])
                 tss.append(frame.ts if frame.tss is None else frame.tss[index])
+                sizes.append(frame.table.size(index))
                 blobs.append(frame.blob(index))
-    ends = array("I", accumulate(map(len, blobs))).tobytes()
-    return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), taken[0][1].plain)
+    ends, first = array("I", accumulate(sizes)).tobytes(), taken[0][1]
+    return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), first.plain, first.lost)

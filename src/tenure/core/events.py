@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.core.config import TopicConfig
+from tenure.core.records import ends_of
 from tenure.errors import Corrupt
 
 __all__ = [
@@ -241,7 +242,9 @@ class RouterMoved(Event, frozen=True, gc=False, array_like=True):
 class Carried(Event, frozen=True, gc=False, array_like=True):
     """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats`` and ``tss`` run in step.
 
-    The frame takes the place of all frames whose first seq lies in ``[lo, hi)``.
+    The frame takes the place of all frames whose first seq lies in ``[lo, hi)``. ``lost`` says why the records could
+    not be read when they were rewritten: their payload is gone, ``blobs`` is empty, ``ends`` adds up what they weighed
+    and ``tss`` is 0 for each. They are alive until somebody acks, deletes or evicts them.
     """
 
     topic: int
@@ -253,6 +256,12 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
     ends: bytes
     blobs: bytes
     plain: bool
+    lost: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the records weigh, also where their payload is lost."""
+        return len(self.blobs) if self.lost is None else ends_of(self.ends, 0)[-1]
 
 
 class TopicCarried(Event, frozen=True, gc=False, array_like=True):

@@ -252,7 +252,7 @@ def _router_moved(state: State, event: RouterMoved, location: int) -> None:
 
 def _carried(state: State, event: Carried, location: int) -> None:
     topic = state.by_id.get(event.topic) or state.orphan(event.topic)
-    frame = (event.lo, location, len(event.blobs), event.ats[-1])
+    frame = (event.lo, location, event.size_bytes, event.ats[-1])
     replace_frames(topic.pieces, event.lo, event.hi, frame)
     state.note_holder(location >> 32, event.topic)
 

@@ -23,8 +23,9 @@ def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: i
 
 
 def lighten(state: State, topic: Topic, size: int) -> None:
-    """A topic weighs less; an empty one weighs nothing, even if a damaged frame once had to be guessed at."""
-    if not topic.count:
-        size = topic.bytes
+    """Take ``size`` bytes off a topic. An empty one weighs nothing and none weighs less, although the weight of records
+    in a damaged frame is a guess.
+    """
+    size = min(size, topic.bytes) if topic.count else topic.bytes
     topic.bytes -= size
     state.live_bytes -= size
