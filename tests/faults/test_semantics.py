@@ -192,10 +192,12 @@ async def test_fault_41_a_damaged_or_closed_broker_says_so_and_never_answers_emp
     world = disk.crash("lost")
     async with await Broker.open(world, clock=clock, settings=SETTINGS) as again:
         world.flip_bit("segments/0000000001.log", (place + 50) * 8)
-        with pytest.raises(Corrupt):
-            await again.diff("log")
-        with pytest.raises(Corrupt):
+        before = await again.diff("log")
+        assert [record.seq for record in before.records] == [1, 2]
+        assert not before.caught_up, "there is more, and it is not served"
+        with pytest.raises(Corrupt) as refused_read:
             await again.diff("log", from_seq=2)
+        assert refused_read.value.detail["next_from_seq"] == 3
         assert (await again.claim("q", node="w", max_count=10)).seqs == [1, 2], "the other topic is served"
     for name in world.names():
         if name.endswith(".checkpoint"):  # with one, the bytes before it are read only when somebody asks for them

@@ -18,6 +18,7 @@ from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
 from tenure.http.watch import Following, Sessions
 from tenure.testing.clock import ManualClock
+from tenure.testing.simdisk import SimDisk
 from tests.broker.support import GatedLog, turn
 from tests.http.conftest import Reply, Site
 from tests.http.streaming import Listener, gatekeeper
@@ -243,6 +244,27 @@ async def test_loss_is_told_before_what_is_left(site: Site) -> None:
     assert cursors(gap) == {"a": 3}, "resuming behind it is right"
     assert seqs(record) == [4, 5]
     await stream.hang_up()
+
+
+async def test_records_that_cannot_be_read_are_told_and_the_rest_is_delivered(clock: ManualClock) -> None:
+    """Faults 14, 32: a gap is an explicit tombstone; the records on both sides of it and other topics go on."""
+    disk = SimDisk(1)
+    async with await Broker.open(disk, clock=clock, settings=Settings(frame_cache_bytes=1)) as broker:
+        site = Site(App(Context(broker), ROUTES), broker, clock)
+        for data in (1, "decays", 3):
+            await write(site, "a", data)
+        for _ in range(3):  # pushes what was just appended out of memory
+            await broker.produce("other", [b"." * (1 << 20)] * 2)
+        name = "segments/0000000001.log"
+        disk.flip_bit(name, disk.content(name).index(b"decays") * 8)
+        stream = await listen(site, await watch(site))
+        first, gap, rest, caught_up = await stream.events(4)
+        assert (seqs(first), seqs(rest)) == ([1], [3])
+        assert (gap["event"], gap["data"]["reason"]) == ("tombstone", "unreadable")
+        assert (gap["data"]["gap_from"], gap["data"]["gap_to"]) == (2, 2)
+        assert cursors(gap) == {"a": 2}, "resuming behind it is right"
+        assert caught_up["event"] == "caught-up"
+        await stream.hang_up()
 
 
 async def test_a_tombstone_is_told_once_even_where_leased_jobs_outlived_it(site: Site) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from tenure.broker.broker import Broker
 from tenure.broker.replies import Difference, Tombstone
 from tenure.core.records import Stored
-from tenure.errors import NotFound
+from tenure.errors import Corrupt, NotFound
 from tenure.http import sse
 from tenure.http.message import Send
 from tenure.http.render import encode, record
@@ -103,6 +103,8 @@ class Follower:
                 self._wait_for_more(name, cursor)
         except NotFound:
             await self._tell_deleted(name, cursor)
+        except Corrupt as error:
+            await self._tell_damage(name, error)
 
     async def _hand_over(self, name: str, found: Difference, cursor: int) -> int:
         """Send what was found; returns where the reader then is."""
@@ -155,6 +157,15 @@ class Follower:
         await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)
         return cursor
 
+    async def _tell_damage(self, name: str, error: Corrupt) -> None:
+        """Tell which records cannot be read, and go on behind them."""
+        first, last = error.detail["first_seq"], error.detail["last_seq"]
+        info = self._broker.topic(name, touch=False)
+        gap = Tombstone(first, last, "unreadable", last - first + 1, info.earliest_seq, info.head_seq)
+        self._live.discard(name)
+        await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=last)
+        self._due.append(name)
+
     async def _tell_deleted(self, name: str, cursor: int) -> None:
         """The topic is gone, for good as far as this session goes; the others go on."""
         self._gone.add(name)
@@ -201,7 +212,7 @@ class Follower:
         error = waiter.exception()
         if isinstance(error, NotFound):
             self._gone.add(name)
-        elif error is not None:
+        elif error is not None and not isinstance(error, Corrupt):  # damage is told when the topic is served
             self._error = error
         self._due.append(name)
         self._arrival.set()
