@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tenure import Broker, Record, Settings
-from tenure.broker import appends, leases, topics
+from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Reader
 from tenure.broker.trim import trim_due, trim_step
@@ -105,6 +105,42 @@ def test_rewriting_stays_within_the_cost_of_having_written() -> None:
         steps += trim(engine)
     assert 0 < steps * 1000 < 10 * produced
     assert log_bytes(engine) < 2 * 2 * (20_000 + 100 * 108) + 4 * 4096
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_step_moves_no_more_than_its_budget(count: int) -> None:
+    """Other work waits for a step: beyond its budget it writes the frame that went over it, and no more."""
+    settings = Settings(segment_bytes=1 << 16, spare_segments=1, trim_step_bytes=2_000)
+    engine = make(settings)
+    topics.put_topic(engine, "keep", {})
+    topics.put_topic(engine, "go", {})
+    while len(engine.log.segments()) < 4:
+        appends.produce(engine, "keep", [b"x" * 100] * count)
+        appends.produce(engine, "go", [b"x" * 1_000])
+        engine.write()
+    reads.delete_records(engine, "go", before_seq=1 << 40)
+    steps = 0
+    while trim_due(engine):
+        before = engine.rewritten_bytes
+        trim_step(engine)
+        steps += 1
+        assert engine.rewritten_bytes - before < 2_000 + count * 200 + 500
+    assert steps > 3
+
+
+def test_a_step_looks_at_no_more_frames_than_its_budget_allows() -> None:
+    """Dead frames above the floor cost nothing to drop, but a look each."""
+    engine = make(Settings(segment_bytes=1 << 16, spare_segments=1, trim_step_bytes=2_000))
+    topics.put_topic(engine, "t", {})
+    for _ in range(400):
+        appends.produce(engine, "t", [b"x" * 400])
+        engine.write()
+    reads.delete_records(engine, "t", seqs=list(range(2, 398)))
+    topic = engine.state.topics["t"]
+    while trim_due(engine):
+        before = sum(len(piece.firsts) for piece in topic.pieces)
+        trim_step(engine)
+        assert before - sum(len(piece.firsts) for piece in topic.pieces) <= 2_000 // 64 + 1
 
 
 @pytest.mark.parametrize("seed", range(12))

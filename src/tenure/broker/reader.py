@@ -41,14 +41,18 @@ class Table:
         return cls(ends, event.lo, event.seqs) if isinstance(event, Carried) else cls(ends, event.first_seq)
 
     @classmethod
-    def guess(cls, seqs: list[int], size: int) -> Table:
-        """Return a table for a frame that cannot be read: its size in even shares for those of its seqs that live.
+    def guess(cls, topic: Topic, first: int, follower: int, size: int) -> Table:
+        """Return a table for a frame that cannot be read: even shares for those of its seqs that are alive.
 
-        Each frame is guessed at once and the table kept, so acks one by one do not take more than its size between
-        them. Where records died before, the share is too large rather than too small: a topic that believes it holds
-        bytes which are gone would evict healthy records to get below its cap.
+        A share is what a record of the topic weighs on average, but not less than if the frame still held all seqs it
+        answers for, and not more than if it held only the live ones. The table is kept, so removals one by one do not
+        take more than the frame weighs between them.
         """
-        return cls(array("I", (size * (i + 1) // len(seqs) for i in range(len(seqs)))), 0, seqs)
+        seqs = list(each(topic.live_runs(first, follower)))
+        count = len(seqs)
+        least, average = size * count // (follower - first), topic.bytes * count // max(topic.count, 1)
+        total = min(max(average, least), size)
+        return cls(array("I", (total * (i + 1) // count for i in range(count))), first, seqs)
 
     def between(self, lo: int, hi: int) -> range:
         """The indices of the records with seqs in ``[lo, hi)``."""
@@ -246,7 +250,7 @@ class Reader:
             try:
                 table = self.frame(location).table
             except Corrupt:
-                table = Table.guess(list(each(topic.live_runs(first, follower))), size)
+                table = Table.guess(topic, first, follower, size)
             if len(table.ends) > 1:
                 self._tables[location] = table
                 if len(self._tables) > self.tables_max:
