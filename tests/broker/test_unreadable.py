@@ -439,12 +439,13 @@ def test_unreadable_neighbours_are_carried_together() -> None:
 
 
 @pytest.mark.parametrize("how", HARMS)
-def test_lost_records_still_have_their_age(how: str) -> None:
-    """Carried without a payload, they are evicted when their time has come."""
+def test_lost_records_still_have_their_weight_and_their_age(how: str) -> None:
+    """Carried without a payload, they weigh what they did and are evicted when their time has come."""
     world = make("log", [b"bad"] * 2, type="log", ttl_ms=10_000)
     world.harm("log", 1, how=how)
     world.churn()
-    assert world.engine.state.topics["log"].count == 2
+    topic = world.engine.state.topics["log"]
+    assert (topic.count, topic.bytes, world.engine.reader.weigh(topic, [1, 2])) == (2, 6, 6)
     world.clock.advance(11_000)
     assert topics.topic_info(world.engine, "log").count == 0
 

@@ -56,6 +56,7 @@ EVENTS: list[Event] = [
     RouterDeleted(1, "r"),
     RouterMoved(1, "r", 2, 3, 4, 5),
     Carried(1, 2, 3, 9, [3, 5], [1, 1], [2, 2], b"\1\0\0\0\2\0\0\0", b"ab", True),
+    Carried(1, 2, 3, 9, [3, 5], [1, 1], [0, 0], b"\1\0\0\0\2\0\0\0", b"", True, "its frame fails its checksum"),
     TopicCarried(1, 2, msgspec.Raw(b"\x93\x01\x02\x03")),
     StateCarried(1, msgspec.Raw(b"\x90")),
 ]
@@ -68,6 +69,13 @@ def test_an_event_reads_back_as_itself(event: Event) -> None:
     assert encode(back) == encode(event)
     if not isinstance(event, TopicCarried | StateCarried):
         assert back == event
+
+
+def test_a_rewrite_from_before_records_could_be_lost_reads_as_whole() -> None:
+    fields = msgspec.msgpack.decode(encode(Carried(1, 2, 3, 9, [3], [1], [2], b"\1\0\0\0", b"a", True)))
+    old = decode(32, msgspec.msgpack.encode(fields[:10]))
+    assert isinstance(old, Carried)
+    assert (old.lost, old.size_bytes) == (None, 1)
 
 
 def test_every_kind_is_tried_here() -> None:

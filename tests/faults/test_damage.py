@@ -15,6 +15,7 @@ from tenure.broker.replies import Claim
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
 from tenure.log import checkpoint
+from tenure.log.frame import HEADER_BYTES as SEAL_BYTES
 from tenure.log.segment import HEAD_BYTES, segment_name
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import CrashMode, PowerLoss, SimDisk
@@ -516,6 +517,78 @@ def test_fault_10_an_old_copy_of_a_segment_is_refused() -> None:
     session.disk.put(name, copy + bytes(SETTINGS.segment_bytes - len(copy)))
     with pytest.raises(Corrupt):
         reopened(session.disk, session)
+
+
+@pytest.mark.parametrize("page", [64, 512, 4096])
+@pytest.mark.parametrize("with_checkpoint", [False, True], ids=["bare log", "with a checkpoint"])
+def test_fault_10_a_page_restored_as_zeros_is_refused_or_an_error_for_its_records(
+    page: int, with_checkpoint: bool
+) -> None:
+    """Fault 10: a backup tool left holes. Behind a checkpoint frames are only read when asked for: then they say so."""
+    session = several_segments()
+    if with_checkpoint:
+        session.checkpoint()
+    session.produce(2)
+    session.close()
+    segments, tried = session.log.segments(), 0
+    found = {name: set(records(session.engine, name)) for name in session.engine.state.topics}
+    for info in segments:
+        name = segment_name(info.number)
+        content = session.disk.content(name).ljust(info.used_bytes, b"\0")
+        end = info.used_bytes - (SEAL_BYTES if info is segments[-1] else 0)
+        for start in range(0, end, page):
+            hole = min(start + page, end)  # what covers the seal too is a log that ends earlier
+            world = session.disk.kill()
+            world.put(name, content[:start] + bytes(hole - start) + content[hole:])
+            tried += 1
+            try:
+                again = reopened(world, session)
+            except Corrupt:
+                continue
+            assert with_checkpoint, f"{name} opens with a hole at {start}"
+            for topic, expected in found.items():
+                assert readable(again, topic) <= expected
+            claim = again.claim(100)
+            assert {job.data for job in claim.jobs} <= found["q"]
+            again.ack(claim)
+            again.sync()
+    assert tried > 3
+
+
+def readable(session: Session, name: str) -> set[bytes]:
+    """What a reader gets that skips what cannot be read."""
+    found: set[bytes] = set()
+    cursor = 0
+    for _ in range(1000):
+        try:
+            page = reads.diff(session.engine, name, from_seq=cursor)
+        except Corrupt as error:
+            cursor = error.detail["next_from_seq"]
+            continue
+        found.update(record.data for record in page.records)
+        cursor = page.next_from_seq
+        if page.caught_up:
+            return found
+    raise AssertionError("reading does not come to an end")
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True], ids=["bare log", "with a checkpoint"])
+def test_fault_10_files_restored_without_their_preallocated_zeros_open_and_go_on(with_checkpoint: bool) -> None:
+    """Fault 10: every file is as long as what was written to it, and not a byte longer."""
+    session = several_segments()
+    if with_checkpoint:
+        session.checkpoint()
+    session.produce(2)
+    session.close()
+    for info in session.log.segments():
+        name = segment_name(info.number)
+        session.disk.put(name, session.disk.content(name)[: info.used_bytes])
+    expected = picture(session.engine)[1:]
+    again = reopened(session.disk, session)
+    assert picture_of(again.engine.state, session.engine.now())[1:] == expected
+    sent = again.produce(3, size=1500)
+    again.close()
+    assert set(sent) <= set(records(reopened(again.disk.crash("lost"), again).engine, "q"))
 
 
 def test_fault_20_crashes_in_recovery_trimming_and_checkpoints_several_times_in_a_row() -> None:
