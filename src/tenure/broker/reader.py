@@ -221,14 +221,13 @@ class Reader:
         """
         if len(runs) == 2:
             lo, n = runs
-            if n == 1 and len(topic.pieces) == 1:  # one job that was put by itself: no more than a look into the index
-                piece = topic.pieces[0]
+            if n == 1:  # one job that was put by itself: no more than a look into the index
+                pieces = topic.pieces
+                at, index = (0, bisect_right(pieces[0].firsts, lo) - 1) if len(pieces) == 1 else find(pieces, lo)
+                piece = pieces[at]
                 firsts = piece.firsts
-                index = bisect_right(firsts, lo) - 1
-                if (
-                    firsts[index] == lo
-                    and (firsts[index + 1] if index + 1 < len(firsts) else topic.head_seq + 1) == lo + 1
-                ):
+                behind = firsts[index + 1] if index + 1 < len(firsts) else _behind(topic, at)
+                if firsts[index] == lo and behind == lo + 1:
                     return piece.sizes[index]
             return self._weigh_run(topic, lo, lo + n)
         return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
@@ -258,6 +257,11 @@ class Reader:
         return table
 
 
+def _behind(topic: Topic, at: int) -> int:
+    """The first seq behind those that piece ``at`` answers for."""
+    return topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+
+
 def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
     """The frames that answer for seqs in ``[lo, hi)``, ascending: (first seq, seq behind its last, location, bytes)."""
     pieces = topic.pieces
@@ -268,7 +272,7 @@ def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int
     while at < len(pieces):
         piece = pieces[at]
         firsts, base = piece.firsts, piece.segment << 32
-        behind = pieces[at + 1].firsts[0] if at + 1 < len(pieces) else topic.head_seq + 1
+        behind = _behind(topic, at)
         while index < len(firsts):
             if firsts[index] >= hi:
                 return
