@@ -128,6 +128,7 @@ class Reader:
     def __init__(self, log: Log, cache_bytes_max: int) -> None:
         self._log = log
         self.tables_max = TABLES_MAX
+        self._refused = (0, 0)
         self._cache_bytes_max = cache_bytes_max
         self._cached_bytes = 0
         self._young: dict[int, Appended] = {}
@@ -147,6 +148,12 @@ class Reader:
         """The frame at a location. Raises Corrupt where it cannot be read whole."""
         frame = self._frames.get(location)
         return frame if frame is not None else self._open(location, self._event(location))
+
+    def refused_ms(self, segment: int, now: int) -> int:
+        """How long the disk has refused reads of a segment, counted from the first call about it."""
+        if self._refused[0] != segment:
+            self._refused = (segment, now)
+        return now - self._refused[1]
 
     def _event(self, location: int) -> Appended | Carried:
         kept = self._young.get(location) or self._old.get(location)

@@ -23,11 +23,13 @@ from tenure.core.snapshot import dump_topic
 from tenure.core.topic import Topic
 from tenure.errors import Corrupt
 
-__all__ = ["Taken", "carried", "fits", "trim_due", "trim_step"]
+__all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "trim_due", "trim_step"]
 
 Taken = tuple[Spot, Frame, list[int]]
 """A frame, where it lies, and the runs of its seqs that are still wanted."""
 
+PATIENCE_MS = 60_000
+"""How long reads of a segment must have been refused by the disk before their payload is given up with the segment."""
 _SPREAD_MS = 1_000
 _LOOK_BYTES = 64
 _RUNS_SHOWN = 20
@@ -78,7 +80,8 @@ def trim_step(engine: Engine) -> int:
     """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters.
 
     Returns the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
-    where the disk has no room left even for this; nothing is lost then, and a later step goes on.
+    where the disk has no room left even for this, and Corrupt where it refuses to read; nothing is lost then, and a
+    later step goes on.
     """
     engine.write()
     if engine.state.live_bytes != engine.trimmed_live_bytes:
@@ -170,10 +173,15 @@ def _spelled(runs: list[int]) -> str:
 def _frame(engine: Engine, topic: Topic, spot: Spot, *, end: int) -> tuple[Frame, bool]:
     """The frame at a spot, and True; where it cannot be read, one that stands for its live records below ``end``, and
     False.
+
+    Raises Corrupt where the disk refuses to read it, which may pass: bytes that fail their checksum stay bad, but these
+    may be whole.
     """
     try:
         return engine.reader.frame(spot[1]), True
     except Corrupt as error:
+        if error.code == "unreadable" and engine.reader.refused_ms(spot[1] >> 32, engine.now()) < PATIENCE_MS:
+            raise
         seqs, sizes = zip(*engine.reader.sizes(topic, spot[0], end), strict=True)
         ends, count = array("I", accumulate(sizes)).tobytes(), len(seqs)
         times, none = [spot[3]] * count, [0] * count
