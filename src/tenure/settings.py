@@ -31,8 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reserve_per_job_bytes: int = 256
     """Room kept on the disk for each live job, so that it can be claimed and acked by itself when the disk is full.
 
-    No more is kept than the log is long, and one segment at the least. A claim and an ack take 140 bytes, and twice the
-    length of the node's name.
+    A claim and an ack take 140 bytes, and twice the length of the node's name. One segment is kept at the least, and
+    none for the records of logs.
     """
     trim_step_bytes: int = 1 * MIB
     """How much a trimming step rewrites before other work gets its turn."""

@@ -552,7 +552,7 @@ def test_fault_10_a_page_restored_as_zeros_is_refused_or_an_error_for_its_record
             assert {job.data for job in claim.jobs} <= found["q"]
             again.ack(claim)
             again.sync()
-    assert tried > 3
+    assert tried >= 3
 
 
 def readable(session: Session, name: str) -> set[bytes]:

@@ -79,7 +79,7 @@ class Log(Protocol):
     preamble: Callable[[], Sequence[Entry]] | None
 
     def reserve(self, ack_bytes: int) -> None:
-        """Keep that much room for acks on the disk, or as much as the log is long, beside the room to reclaim in."""
+        """Keep that much room for acks on the disk, and at least a segment, beside the room to reclaim in."""
 
     @property
     def reserve_used(self) -> bool:

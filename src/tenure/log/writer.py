@@ -53,6 +53,8 @@ class SegmentWriter:
         self._segment_bytes = segment_bytes
         #: How many spares are kept: for acks, and one for reclaiming.
         self._kept = 2
+        #: Whether half a segment is enough for acks.
+        self._is_small = True
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
         self._files = SegmentFiles(disk, handles_max=handles_max)
         self._gate = SyncGate(disk)
@@ -81,9 +83,9 @@ class SegmentWriter:
         return self.crowded and len(self._spares) < self._kept
 
     def reserve(self, ack_bytes: int) -> None:
-        kept = 1 + max(1, -(-min(ack_bytes, self._segment_bytes * len(self._heads)) // self._segment_bytes))
-        if kept != self._kept:
-            self._kept = kept
+        kept, is_small = 1 + max(1, -(-ack_bytes // self._segment_bytes)), 2 * ack_bytes <= self._segment_bytes
+        if (kept, is_small) != (self._kept, self._is_small):
+            self._kept, self._is_small = kept, is_small
             if len(self._spares) > 2 * kept and not self.crowded:
                 self._spares.shrink(kept)
             if self._file != -1:
@@ -202,7 +204,8 @@ class SegmentWriter:
         if len(self._spares) >= self._kept:
             self._limit = self._capacity - self._own_bytes
         else:
-            self._limit = self._capacity // _YOUNG_SHARE if len(self._heads) == 1 else -1
+            is_young = len(self._heads) == 1 and self._is_small
+            self._limit = self._capacity // _YOUNG_SHARE if is_young else -1
 
     def _make_room(self, need: int, *, urgent: bool, reclaim: bool) -> None:
         """Let ``need`` bytes fit, rolling where they do not, and leave the room that is kept from such an append.

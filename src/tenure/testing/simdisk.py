@@ -163,7 +163,7 @@ class SimDisk:
         return sorted(self._inodes)
 
     def used_bytes(self) -> int:
-        return sum(inode.size for inode in self._inodes.values())
+        return sum(inode.size for inode in list(self._inodes.values()))  # another thread may rename meanwhile
 
     # The Disk.
 
