@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.json import Decoder
 
 from tenure.client.answers import decode_text
 from tenure.client.core import Core
 from tenure.client.encode import path_of
-from tenure.client.opening import opened
 from tenure.client.plan import Plan
 from tenure.client.replies import Gap, Lifecycle
 from tenure.client.resuming import Resuming
@@ -31,13 +28,12 @@ class Events(Resuming[Lifecycle | Gap]):
         self._path = path_of(topic, "events")
         self._was_open = False
 
-    def _connect(self) -> Plan[Any]:
+    def _connect(self) -> Plan[None]:
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
-        stream = yield from opened(Request("GET", self._path, headers=headers))
+        yield from self.line.open(Request("GET", self._path, headers=headers))
         if self._was_open and not self.last_event_id:  # it broke before anything came: there is no place to go back to
             self._ready.append((Gap(self._topic, "disconnected"), ""))
         self._was_open = True
-        return stream
 
     def _parse(self, frame: Frame) -> Lifecycle | Gap | None:
         return decode_text(_gap, frame.data) if frame.event == b"gap" else decode_text(_lifecycle, frame.data)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from tenure.client.closing import Closing
 from tenure.client.drive import drive, drive_async
 from tenure.client.handle import Handle, Method
+from tenure.client.line import Line
 from tenure.client.plan import Plan
 from tenure.client.wire import AsyncWire, Wire
 from tenure.errors import TenureError
@@ -23,9 +24,9 @@ P = ParamSpec("P")
 
 
 class Source(Protocol[T_co]):
-    """What a stream is made of. ``next`` returns None at the end; ``stream`` is what has to be closed."""
+    """What a stream is made of. ``next`` returns None at the end; ``line`` is what has to be closed."""
 
-    stream: Any
+    line: Line
 
     def next(self) -> Plan[T_co | None]: ...
 
@@ -35,17 +36,16 @@ class _Flow(Generic[W, T]):
 
     def __init__(self, wire: W, source: Source[T]) -> None:
         self._wire = wire
-        self._closed = False
         self.source = source
 
     def _next(self) -> Plan[T | None]:
         """The next item; None at the end, also where that is our own doing."""
         item = None
         try:
-            if not self._closed:
+            if not self.source.line.closed:
                 item = yield from self.source.next()
         except TenureError:
-            if not self._closed:  # by another thread or task, which is why the read failed
+            if not self.source.line.closed:  # by another thread or task, which is why the read failed
                 raise
         if item is None:
             self.close()
@@ -53,10 +53,7 @@ class _Flow(Generic[W, T]):
 
     def close(self) -> None:
         """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
-        self._closed = True
-        stream, self.source.stream = self.source.stream, None
-        if stream is not None:
-            stream.close()
+        self.source.line.close()
 
 
 class Feed(_Flow[Wire, T], Closing):

@@ -3,17 +3,22 @@
 A line that breaks is taken up again where it was: with the id of the last frame that was given out, after a pause that
 grows and is drawn by chance, so that many readers do not come back together (fault 36). What was lost in between is a
 value that the reader gets, a `Tombstone` or a `Gap`, and never silence (fault 32).
+
+An outage ends with an item, or once a connection has carried heartbeats for `reconnect_max_ms`: a quiet stream is
+healthy too, and a line that holds no longer than the longest pause is not. Until then the pauses grow and the time for
+coming back runs on, so that a server which accepts and breaks off is not called in a tight loop.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tenure.client.core import Core
+from tenure.client.line import Line
 from tenure.client.opening import error_in
-from tenure.client.plan import Plan, Read, Sleep
+from tenure.client.plan import Plan, Sleep
 from tenure.client.retry import backoff_s, unreached
 from tenure.client.sse import Frame, FrameReader
 from tenure.client.wire import WireError
@@ -32,13 +37,15 @@ class Resuming(ABC, Generic[T]):
         self._ready: deque[tuple[T, str]] = deque()
         self._broken_count = 0
         self._broken_since_s = 0.0
-        self.stream: Any = None
+        self._opened_s = 0.0
+        self._last_word: TenureError | None = None
+        self.line = Line()
         self.last_event_id = last_event_id or ""
         """The id of the last item that was given out: to come back with, in another process too."""
 
     @abstractmethod
-    def _connect(self) -> Plan[Any]:
-        """Open the stream from `last_event_id` on."""
+    def _connect(self) -> Plan[None]:
+        """Open the line from `last_event_id` on."""
 
     def _over(self) -> bool:
         """Whether nothing more can come."""
@@ -51,7 +58,7 @@ class Resuming(ABC, Generic[T]):
     def next(self) -> Plan[T | None]:
         """The next item, or None where nothing more can come; comes back by itself, for as long as the settings say."""
         while not self._ready:
-            if self._over():
+            if self.line.closed or self._over():
                 return None
             try:
                 yield from self._read()
@@ -65,28 +72,37 @@ class Resuming(ABC, Generic[T]):
         return item
 
     def _read(self) -> Plan[None]:
-        """Take in one chunk, connecting first where that is needed."""
-        if self.stream is None:
+        """Take in one chunk, connecting first where that is needed. Raises the error of an ``error`` frame only with
+        the next call, so that the items before it are given out first.
+        """
+        error, self._last_word = self._last_word, None
+        if error is not None:
+            raise error
+        if not self.line.is_open:
             self._frames = FrameReader(self._core.settings.frame_bytes_max)
-            self.stream = yield from self._connect()
-        chunk = yield Read(self.stream)
+            yield from self._connect()
+            self._opened_s = self._core.now_s()
+        chunk = yield from self.line.read()
         if not chunk:
             raise WireError("the server ended it", sent=True)
         for frame in self._frames.feed(chunk):
             if frame.event == b"error":
-                raise error_in(frame)
+                self._last_word = error_in(frame)
+                break
             item = self._parse(frame)
             if item is not None:
                 self._ready.append((item, frame.id))
-        if self._ready:
+        if self._ready or self._has_held():
             self._broken_count = 0
+
+    def _has_held(self) -> bool:
+        """Whether the connection has lasted longer than any pause between two attempts."""
+        return self._core.now_s() - self._opened_s >= self._core.settings.reconnect_max_ms / 1000
 
     def _rest(self, error: TenureError) -> Plan[None]:
         """Let go of the line and wait a little. Raises the error where the time for coming back is over."""
-        if self.stream is not None:
-            self.stream.close()
-            self.stream = None
-        if self._ready:
+        self.line.drop()
+        if self._ready or self.line.closed:
             return
         if error.code == "client_closed":
             raise error

@@ -13,7 +13,6 @@ from tenure.client.answers import decode_text
 from tenure.client.calls.calling import posting
 from tenure.client.core import Core
 from tenure.client.encode import query_of
-from tenure.client.opening import opened
 from tenure.client.plan import Plan
 from tenure.client.replies import CaughtUp, Records, Tombstone, TopicDeleted
 from tenure.client.resuming import Resuming
@@ -60,15 +59,15 @@ class Watch(Resuming[WatchEvent]):
         self._url = ""
         self._gone: set[str] = set()
 
-    def _connect(self) -> Plan[Any]:
+    def _connect(self) -> Plan[None]:
         if not self._url:
             yield from self._begin()
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         try:
-            return (yield from opened(Request("GET", self._url, headers=headers)))
+            yield from self.line.open(Request("GET", self._url, headers=headers))
         except NotFound:  # the session is no more: the server was started again, or we were away too long
             yield from self._begin()
-            return (yield from opened(Request("GET", self._url)))
+            yield from self.line.open(Request("GET", self._url))
 
     def _over(self) -> bool:
         return self._gone.issuperset(self._begins)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tenure.client.answers import decode_text
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
-from tenure.client.opening import error_in, opened
-from tenure.client.plan import Plan, Read
+from tenure.client.line import Line
+from tenure.client.opening import error_in
+from tenure.client.plan import Plan
 from tenure.client.replies import Job
 from tenure.client.retry import unreached
 from tenure.client.sse import FrameReader
 from tenure.client.wire import Request, WireError
 from tenure.core.values import check_whole
-from tenure.errors import Overloaded
+from tenure.errors import Overloaded, TenureError
 
 __all__ = ["Work"]
 
@@ -42,26 +41,37 @@ class Work:
         )
         self._request = Request("GET", path)
         self._frames = FrameReader(core.settings.frame_bytes_max)
-        self.stream: Any = None
+        self._last_word: TenureError | None = None
+        self.line = Line()
 
     def open(self) -> Plan[None]:
         """Connect, if that has not been done."""
-        if self.stream is None:
+        if not self.line.is_open:
             try:
-                self.stream = yield from opened(self._request)
+                yield from self.line.open(self._request)
             except WireError as error:
                 raise unreached(error) from error
 
     def next(self) -> Plan[list[Job] | None]:
-        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream."""
+        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream. The error of an
+        ``error`` frame is raised behind the jobs that came with it: they are leased to this connection.
+        """
+        if self._last_word is not None:
+            raise self._last_word
         yield from self.open()
         try:
-            if chunk := (yield Read(self.stream)):
-                datas, others = self._frames.feed_data(chunk, b"job")
-                for frame in others:
-                    if frame.event == b"error":
-                        raise error_in(frame)
-                return decode_text(_jobs, b"[%b]" % b",".join(datas)) if datas else []
+            if chunk := (yield from self.line.read()):
+                return self._jobs_in(chunk)
         except WireError as error:
             raise Overloaded(f"the stream broke: {error.message}", code="disconnected") from error
         return None
+
+    def _jobs_in(self, chunk: bytes) -> list[Job]:
+        datas, others = self._frames.feed_data(chunk, b"job")
+        for frame in others:
+            if frame.event == b"error":
+                self._last_word = error_in(frame)
+                break
+        if self._last_word is not None and not datas:
+            raise self._last_word
+        return decode_text(_jobs, b"[%b]" % b",".join(datas)) if datas else []

@@ -1,0 +1,51 @@
+"""`Line`: the connection of a stream, which may be closed while it is being opened or read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.client.opening import opened
+from tenure.client.plan import Plan, Read
+from tenure.client.wire import Request, WireError
+
+__all__ = ["Line"]
+
+
+class Line:
+    """At most one open connection. `close` may be called by another thread, by another task, and by a signal handler
+    that interrupts the thread which reads; nothing is opened or read after it.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._stream: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._stream is not None
+
+    def open(self, request: Request) -> Plan[None]:
+        """Connect. Raises WireError, and the error that the server answers with instead of a stream."""
+        self._stream = yield from opened(request)
+        if self.closed:  # while it was being opened, when there was nothing to close
+            self.drop()
+
+    def read(self) -> Plan[bytes]:
+        """Return the next bytes, none where the server ended the stream. Raises WireError."""
+        stream = self._stream
+        if stream is None:
+            raise WireError("the stream was closed", sent=True)
+        chunk: bytes = yield Read(stream)
+        return chunk
+
+    def drop(self) -> None:
+        """Give up the connection; another may be opened."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def close(self) -> None:
+        """Give up the connection for good."""
+        self.closed = True
+        self.drop()
