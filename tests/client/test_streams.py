@@ -80,20 +80,6 @@ async def test_a_work_stream_that_is_refused_says_why(client: Both, name: str) -
         client.inner.work(name, node="")
 
 
-async def test_closing_a_stream_ends_it_for_whoever_waits_on_it(client: Both, name: str) -> None:
-    await client.put_topic(name, type="queue")
-    work = Both(client.inner.work(name))
-    assert await work.next() == []
-    waiting = asyncio.ensure_future(work.drain())
-    while not waiting.done():
-        await asyncio.sleep(0.01)
-        await work.close()
-    with pytest.raises(StopAsyncIteration):
-        await waiting
-    with pytest.raises(StopAsyncIteration):
-        await work.next()
-
-
 async def test_a_queue_that_is_deleted_ends_its_work_stream(client: Both, name: str) -> None:
     await client.put_topic(name, type="queue")
     async with Both(client.inner.work(name)) as work:

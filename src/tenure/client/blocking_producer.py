@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tenure.client.closing import Closing
 from tenure.client.config import careful_queue
+from tenure.client.fork import renew_in_child
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
 from tenure.client.put import Given, Put, outcomes
@@ -50,11 +51,16 @@ class Producer(Closing):
         self.settings = ProducerSettings(**options)
         self._client = client
         self._config = careful_queue(self.topic) if self.settings.create else None
+        self._closed = False
+        self.after_fork()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Begin with nothing pending: what was put before a fork is sent by the parent, whose threads wait for it."""
         self._gather: Gather[_Gate] = Gather(self.settings, tell=_tell)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         self._led = False
-        self._closed = False
 
     def put(
         self,

@@ -1,13 +1,12 @@
 """`Urllib3Wire`: requests over blocking sockets, from any number of threads, over a pool of connections.
 
 Whether anything was sent is not guessed from the kind of error: the connection itself notes the moment before its first
-byte leaves. A process that was forked off gets connections of its own.
+byte leaves. A process that was forked off gets connections of its own (`tenure.client.fork`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import ssl
 import threading
 import time
@@ -17,6 +16,8 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from tenure.client.address import headers_of, parse_address
+from tenure.client.fork import close_in_child
+from tenure.client.idle_connections import IdleConnections
 from tenure.client.settings import ClientSettings
 from tenure.client.timed_head import TimedHead
 from tenure.client.wire import Request, Response, Stream, WireError
@@ -45,6 +46,10 @@ class _At:
 class _PlainConnection(_At, HTTPConnection):
     response_class = TimedHead
 
+    def connect(self) -> None:
+        super().connect()
+        close_in_child(self.sock)
+
     def send(self, data: Any) -> None:
         if self.sock is None:
             self.connect()
@@ -57,10 +62,12 @@ class _TlsConnection(_PlainConnection, HTTPSConnection):
 
 
 class _PlainPool(_At, urllib3.HTTPConnectionPool):
+    QueueCls = IdleConnections  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     ConnectionCls = _PlainConnection  # pyright: ignore[reportAssignmentType]
 
 
 class _TlsPool(_At, urllib3.HTTPSConnectionPool):
+    QueueCls = IdleConnections  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     ConnectionCls = _TlsConnection  # pyright: ignore[reportAssignmentType]
 
 
@@ -73,43 +80,34 @@ class Urllib3Wire:
         self._address = parse_address(url)
         self._headers = headers_of(key)
         self._settings = settings
-        self._tls = tls
-        self._lock = threading.Lock()
         self._closed = False
-        self._pid = 0
+        if tls is None and self._address.scheme == "https":
+            tls = ssl.create_default_context()
+        self._calls = self._make_pool(settings.connections_max, tls)
+        self._streams = self._make_pool(settings.streams_max, tls)
 
-    def _pool(self, *, streams: bool) -> urllib3.HTTPConnectionPool:
-        with self._lock:
-            if self._closed:
-                raise WireError("this client is closed: make another one", sent=False, closed=True)
-            if self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._calls = self._make_pool(self._settings.connections_max)
-                self._streams = self._make_pool(self._settings.streams_max)
-            return self._streams if streams else self._calls
-
-    def _make_pool(self, connections_max: int) -> urllib3.HTTPConnectionPool:
-        address = self._address
-        if address.scheme == "http":
-            return _PlainPool(address.host, address.port, maxsize=connections_max, block=True)
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return _TlsPool(address.host, address.port, maxsize=connections_max, block=True, ssl_context=self._tls)
+    def _make_pool(self, connections_max: int, tls: ssl.SSLContext | None) -> urllib3.HTTPConnectionPool:
+        host, port = self._address.host, self._address.port
+        if self._address.scheme == "http":
+            return _PlainPool(host, port, maxsize=connections_max, block=True)
+        return _TlsPool(host, port, maxsize=connections_max, block=True, ssl_context=tls)
 
     def send(self, request: Request) -> Response:
         settings, answer_ms = self._settings, self._settings.answer_ms + request.wait_ms
-        response = self._open(request, self._pool(streams=False), read_ms=answer_ms)
+        response = self._open(request, self._calls, read_ms=answer_ms)
         body = _bounded(response, settings.response_bytes_max, answer_ms=answer_ms)
         return Response(response.status, body, _headers(response))
 
     def open(self, request: Request) -> Stream:
         asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
         idle_ms = self._settings.stream_idle_ms
-        response = self._open(asked, self._pool(streams=True), read_ms=idle_ms)
+        response = self._open(asked, self._streams, read_ms=idle_ms)
         body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX, answer_ms=idle_ms)
         return _Urllib3Stream(response, Response(response.status, body, _headers(response)))
 
     def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_ms: int) -> urllib3.BaseHTTPResponse:
+        if self._closed:
+            raise WireError("this client is closed: make another one", sent=False, closed=True)
         settings = self._settings
         headers = self._headers | dict(request.headers)
         if request.body is not None:
@@ -132,34 +130,45 @@ class Urllib3Wire:
             raise _wire_error(error, sent=_here.sent) from error
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            if self._pid == os.getpid():
-                self._calls.close()
-                self._streams.close()
+        self._closed = True
+        self._calls.close()
+        self._streams.close()
 
 
 class _Urllib3Stream:
-    """Bytes as they come. `close` may be called from another thread: it ends a read there, and waits for that."""
+    """Bytes as they come. `close` may be called from another thread, and in a signal handler that interrupts the
+    reading one: it ends the read and does not wait for it. The last of the two lets go of the connection.
+    """
 
     def __init__(self, opened: urllib3.BaseHTTPResponse, response: Response) -> None:
         self._opened = opened
-        self._reading = threading.Lock()
+        self._busy = threading.Lock()
+        self._closed = False
         self.response = response
 
     def read(self) -> bytes:
         try:
-            with self._reading:
+            with self._busy:
                 return self._opened.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _wire_error(error, sent=True) from error
+        finally:
+            if self._closed:
+                self._let_go()
 
     def close(self) -> None:
+        self._closed = True
         with contextlib.suppress(ValueError, RuntimeError, OSError):
             self._opened.shutdown()
-        with self._reading, contextlib.suppress(OSError):
-            self._opened.close()
-            self._opened.release_conn()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the connection, unless it is being read or closed already: then who does that comes here later."""
+        if self._busy.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                self._opened.close()
+                self._opened.release_conn()
+            self._busy.release()
 
 
 def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_ms: int) -> bytes:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 
+from tenure.client.fork import renew_in_child
 from tenure.client.lanes import Lanes
 from tenure.client.settings import ClientSettings
 from tenure.core.names import NODE_BYTES_MAX, check_node
@@ -24,7 +25,9 @@ def default_node() -> str:
 
 
 class Core:
-    """Plain data behind a client; the plans read it, only `lanes` and `claim_id` change."""
+    """Plain data behind a client; the plans read it, only `lanes` and `claim_id` change. In a forked process the names
+    that were made up are made up again: two processes must not look like one.
+    """
 
     def __init__(
         self,
@@ -34,17 +37,23 @@ class Core:
         now_s: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.node = default_node() if node is None else check_node(node)
+        self._given_node = None if node is None else check_node(node)
         self.settings = settings or ClientSettings()
         self.lanes = Lanes(self.settings.connections_max)
         self.now_s = now_s
         self.chance = chance
+        self.after_fork()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Make up the names that nobody gave."""
+        self.node = self._given_node or default_node()
         self._claim_name = secrets.token_urlsafe(12)
         self._claims = count(1)
 
     def claim_id(self) -> str:
         """A name for one claim, so that asking again is not claiming again."""
-        return f"{self._claim_name}-{os.getpid():x}-{next(self._claims)}"
+        return f"{self._claim_name}-{next(self._claims)}"
 
     def node_or(self, node: str | None) -> str:
         """The node of a call: the one given, or the client's own. Raises Invalid."""

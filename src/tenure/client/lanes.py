@@ -7,11 +7,12 @@ lane used last is taken first: a client that never has two calls in flight has o
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
+
+from tenure.client.fork import renew_in_child
 
 __all__ = ["Lane", "Lanes"]
 
@@ -22,12 +23,12 @@ Taker = Callable[["Lane"], bool]
 class Lane:
     """One producer in the eyes of the broker."""
 
-    __slots__ = ("client_id", "client_seq", "pid")
+    __slots__ = ("client_id", "client_seq", "lanes_name")
 
-    def __init__(self, client_id: str, pid: int) -> None:
-        self.client_id = client_id
+    def __init__(self, lanes_name: str, number: int) -> None:
+        self.client_id = f"{lanes_name}-{number}"
         self.client_seq = 0
-        self.pid = pid
+        self.lanes_name = lanes_name
 
     def advance(self) -> int:
         """The number of the next call."""
@@ -42,15 +43,16 @@ class Lanes:
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._lock = threading.Lock()
-        self._begin()
+        self.after_fork()
+        renew_in_child(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def after_fork(self) -> None:
+        """Begin with no lane and under a new name; who waits for one waits in the parent."""
+        self._lock = threading.Lock()
         self._name = secrets.token_urlsafe(12)
         self._free: list[Lane] = []
         self._made = 0
-        self._takers: deque[Taker] = deque()
+        self._takers: OrderedDict[Taker, None] = OrderedDict()
 
     @property
     def count(self) -> int:
@@ -60,28 +62,26 @@ class Lanes:
     def take(self, taker: Taker) -> Lane | None:
         """A free lane now; or None, and ``taker`` is given one as soon as there is."""
         with self._lock:
-            if os.getpid() != self._pid:
-                self._begin()
             if self._free:
                 return self._free.pop()
             if self._made < self._count_max:
                 self._made += 1
-                return Lane(f"{self._name}-{self._made}", self._pid)
-            self._takers.append(taker)
+                return Lane(self._name, self._made)
+            self._takers[taker] = None
             return None
 
     def forget(self, taker: Taker) -> None:
         """Somebody waits no longer."""
         with self._lock:
-            if taker in self._takers:
-                self._takers.remove(taker)
+            self._takers.pop(taker, None)
 
     def give(self, lane: Lane) -> None:
         """The call is over: the next one may have the lane."""
         with self._lock:
-            if lane.pid != self._pid:
+            if lane.lanes_name != self._name:  # taken before the fork: it is the parent's
                 return
             while self._takers:
-                if self._takers.popleft()(lane):
+                taker, _ = self._takers.popitem(last=False)
+                if taker(lane):
                     return
             self._free.append(lane)

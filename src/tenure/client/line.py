@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenure.client.fork import renew_in_child
 from tenure.client.opening import opened
 from tenure.client.plan import Plan, Read
 from tenure.client.wire import Request, WireError
@@ -13,12 +14,20 @@ __all__ = ["Line"]
 
 class Line:
     """At most one open connection. `close` may be called by another thread, by another task, and by a signal handler
-    that interrupts the thread which reads; nothing is opened or read after it.
+    that interrupts the thread which reads; nothing is opened or read after it. In a forked process it is closed once it
+    was used: the stream goes on in the parent.
     """
 
     def __init__(self) -> None:
         self.closed = False
+        self._used = False
         self._stream: Any = None
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Forget the connection without touching it."""
+        self.closed = self.closed or self._used
+        self._stream = None
 
     @property
     def is_open(self) -> bool:
@@ -27,6 +36,7 @@ class Line:
 
     def open(self, request: Request) -> Plan[None]:
         """Connect. Raises WireError, and the error that the server answers with instead of a stream."""
+        self._used = True
         self._stream = yield from opened(request)
         if self.closed:  # while it was being opened, when there was nothing to close
             self.drop()

@@ -1,0 +1,91 @@
+"""Closing a stream that somebody reads: from a task, from another thread, and in a signal handler."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from tenure.client import Response
+from tenure.client.blocking_wire import _Urllib3Stream
+from tests.client.driving import Both
+from tests.http.serving import Running
+
+STREAMS = ["work", "watch", "events"]
+
+
+class Interrupted:
+    """An open answer. In the middle of its read the stream is closed in the same thread, as a signal handler does."""
+
+    def __init__(self) -> None:
+        self.stream: Any = None
+        self.said: list[str] = []
+
+    def read1(self, count: int) -> bytes:
+        self.stream.close()
+        self.said.append("read")
+        return b""
+
+    def shutdown(self) -> None:
+        self.said.append("shut down")
+
+    def close(self) -> None:
+        self.said.append("closed")
+
+    def release_conn(self) -> None:
+        self.said.append("released")
+
+
+def test_a_blocking_stream_is_closed_in_the_middle_of_its_own_read() -> None:
+    opened: Any = Interrupted()
+    opened.stream = _Urllib3Stream(opened, Response(200, b""))
+    reading = threading.Thread(target=opened.stream.read, daemon=True)
+    reading.start()
+    reading.join(30)
+    assert opened.said == ["shut down", "read", "closed", "released"]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+async def test_one_close_ends_a_stream_for_whoever_waits_on_it(client: Both, name: str, stream: str) -> None:
+    await client.put_topic(name, type="queue")
+    feed = Both(getattr(client.inner, stream)(name))
+    waiting = asyncio.ensure_future(feed.drain())
+    while not feed.inner.source.line.is_open:
+        await asyncio.sleep(0)
+    await feed.close()
+    for ended in (waiting, feed.next()):
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(ended, 30)
+
+
+HANDLING = """
+import os, signal, sys, threading
+from tenure.client import Client
+
+client = Client(sys.argv[1])
+client.put_topic(sys.argv[2], type="queue")
+feed = {"work": client.work, "watch": client.watch, "events": client.events}[sys.argv[3]](sys.argv[2])
+signal.signal(signal.SIGTERM, lambda *_: feed.close())
+signal.alarm(30)
+
+def interrupt():
+    while not feed.source.line.is_open:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=interrupt).start()
+for _ in feed:
+    pass
+print("ended", client._wire._streams.pool.qsize() == client.settings.streams_max)
+"""
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_stream_that_is_closed_in_a_signal_handler_ends(real: Running, name: str, stream: str) -> None:
+    command = [sys.executable, "-c", HANDLING, real.url, name, stream]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.splitlines() == ["ended True"]
