@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenure.client import WireError
 from tenure.client.sse import Frame, FrameReader
+from tenure.http.sse import frame
 
 TEXT = (
     b"retry: 2000\n\n: hb\n\n"
@@ -48,3 +51,29 @@ def test_an_event_that_never_ends_is_cut_off() -> None:
     assert reader.feed(b"data: " + b"a" * 90) == []
     with pytest.raises(WireError):
         reader.feed(b"aaaaa")
+
+
+LAID_OUT = st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"{", b" x: ", b"data: "])).map(b"".join)
+
+
+@given(LAID_OUT.map(lambda text: b"[%b]" % text), st.integers(1, 30))
+def test_what_the_server_frames_comes_back_to_the_byte(data: bytes, size: int) -> None:
+    text = frame(b"job", data, event_id=b"7") + b": hb\n\n"
+    whole, jobs = FrameReader(10_000), FrameReader(10_000)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    assert [found for piece in pieces for found in whole.feed(piece)] == [Frame(b"job", data, "7")]
+    assert [found for piece in pieces for found in jobs.feed_data(piece, b"job")[0]] == [data]
+
+
+@given(LAID_OUT.map(lambda text: b"[%b]" % text))
+def test_a_reader_of_the_standard_finds_one_line_feed_for_every_line_end(data: bytes) -> None:
+    lines = [line.partition(b": ") for line in frame(b"job", data).splitlines() if line]
+    assert {name for name, _, _ in lines} <= {b"event", b"data", b"line-ends"}
+    told = b"\n".join(value for name, _, value in lines if name == b"data")
+    assert told == data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def test_line_ends_that_do_not_fit_the_lines_are_ignored() -> None:
+    for ends in (b"", b"r", b"rrr", b"xx"):
+        (found,) = FrameReader(1_000).feed(b"data: a\ndata: b\ndata: c\nline-ends: %b\n\n" % ends)
+        assert found.data == b"a\nb\nc"

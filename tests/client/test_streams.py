@@ -70,6 +70,22 @@ async def test_jobs_are_pushed_in_lists_and_no_more_than_asked_for(client: Both,
     assert (await client.topic(name)).queue.ready == 8, "what was not settled is given back when the stream ends"
 
 
+async def test_what_was_put_comes_back_to_the_byte_from_every_call(client: Both, name: str) -> None:
+    texts = [b'{"a":\r\n 1}', b"[1,\r2,\n\n3]", b'"x\\ud800y"', b'{"a": "b\\r\\n"}', b'["\\ud800",\r1]']
+    await client.put_topic(name, type="queue")
+    await client.produce(name, [Record(data=text, meta=b'{"m":\r\n1}') for text in texts])
+    diff, jobs, records = (await client.diff(name)).records, list[Any](), list[Any]()
+    async with Both(client.inner.work(name, max_count=9)) as work:
+        while len(jobs) < len(texts):
+            jobs += await work.next()
+    async with Both(client.inner.watch(name)) as watch:
+        while len(records) < len(texts):
+            records += (await watch.next()).records
+    for found in (diff, jobs, records):
+        assert [bytes(one.data) for one in found] == texts
+        assert {bytes(one.meta) for one in found} == {b'{"m":\r\n1}'}
+
+
 async def test_a_work_stream_that_is_refused_says_why(client: Both, name: str) -> None:
     with pytest.raises(NotFound):
         await Both(client.inner.work(name)).next()

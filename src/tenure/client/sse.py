@@ -16,6 +16,7 @@ __all__ = ["Frame", "FrameReader"]
 
 _END: Final = b"\n\n"
 _DATA: Final = b"\ndata: "
+_LINE_ENDS: Final = {ord("n"): b"\n", ord("r"): b"\r", ord("c"): b"\r\n"}
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +73,7 @@ class FrameReader:
 
 def _frame(piece: bytes) -> Frame | None:
     """A frame from its lines, or None where they say nothing to us."""
-    event, data, frame_id = b"message", list[bytes](), ""
+    event, data, frame_id, ends = b"message", list[bytes](), "", b""
     for line in piece.split(b"\n"):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -82,4 +83,14 @@ def _frame(piece: bytes) -> Frame | None:
             event = value
         elif name == b"id":
             frame_id = value.decode("utf-8", "replace")
-    return Frame(event, b"\n".join(data), frame_id) if data else None
+        elif name == b"line-ends":
+            ends = value
+    return Frame(event, _joined(data, ends), frame_id) if data else None
+
+
+def _joined(lines: list[bytes], ends: bytes) -> bytes:
+    """The lines of one value with what stood between them: LF, or what the server's ``line-ends`` says."""
+    if len(ends) != len(lines) - 1:
+        return b"\n".join(lines)
+    parts = [line + _LINE_ENDS.get(end, b"\n") for line, end in zip(lines, ends, strict=False)]
+    return b"".join(parts) + lines[-1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -40,6 +41,8 @@ MEDIA_TYPE: Final = b"text/event-stream"
 
 _HEADERS: Final[Headers] = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 _PIECE_BYTES: Final = 256 * 1024
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_END_LETTERS: Final = {b"\n": b"n", b"\r": b"r", b"\r\n": b"c"}
 _ACCEPTED: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 
 log = logging.getLogger("tenure.http")
@@ -85,10 +88,16 @@ def stream_response(request: Request, stream: Stream) -> Response:
 def field(data: bytes) -> bytes:
     """``data`` as a value of one frame. JSON may be laid out over lines; each one gets a ``data:`` of its own, and the
     reader puts them together again.
+
+    The standard joins them with LF, whatever stood between them. That is the same JSON, because a line end in it is
+    white space; but what was put must come back to the byte. So where a CR is among the line ends, a field
+    ``line-ends`` names each of them by a letter: n (LF), r (CR) or c (CRLF). Other readers ignore a field that they do
+    not know.
     """
-    if b"\n" in data or b"\r" in data:
-        return b"\ndata: ".join(data.splitlines())
-    return data
+    if b"\r" not in data:
+        return data.replace(b"\n", b"\ndata: ") if b"\n" in data else data
+    ends = b"".join([_END_LETTERS[end] for end in _LINE_END.findall(data)])
+    return b"%b\nline-ends: %b" % (_LINE_END.sub(b"\ndata: ", data), ends)
 
 
 def frame(event: bytes, data: bytes, *, event_id: bytes | None = None) -> bytes:
