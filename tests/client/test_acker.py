@@ -9,6 +9,7 @@ import pytest
 
 from tenure.client.acker import Acker
 from tenure.client.gather_settings import AckerSettings
+from tenure.client.replies import Extended, Settled
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
 from tests.client.bench import bench
 
@@ -203,6 +204,45 @@ async def test_closing_at_once_fails_what_was_just_given(server):
             await future
         await asyncio.sleep(0)
         assert failures == []
+
+
+class Gated:
+    """A client whose acks are answered once the test says so."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.sent: list[list[int]] = []
+
+    async def ack(self, topic: str, seqs: list[int], **whose: Any) -> Settled:
+        self.sent.append(seqs)
+        await self.gate.wait()
+        return Settled(topic, len(seqs), [], 0, 0, False)
+
+    async def nack(self, *args: Any, **whose: Any) -> Settled:
+        raise NotImplementedError
+
+    async def extend(self, *args: Any, **whose: Any) -> Extended:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_closing_at_once_while_an_answer_comes_leaves_nobody_without_an_outcome(turns):
+    client = Gated()
+    acker = Acker(client, "q")
+    futures = [acker.settle(1, "l")]
+    while not client.sent:
+        await asyncio.sleep(0)
+    futures += [acker.settle(seq, "l") for seq in (2, 3)]
+    client.gate.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await acker.close(deadline_ms=0)
+    assert all(future.done() for future in futures)
+    kinds = [type(future.exception()) for future in futures]
+    assert set(kinds) <= {type(None), Closed, Indeterminate}
+    assert kinds[1:] != [Indeterminate] * 2 or client.sent == [[1], [2, 3]], "what was not sent is not unknown"
+    await acker.close()
+    assert (acker._flying, acker._lots, acker._pending_count) == ({}, {}, 0)
 
 
 async def test_closing_sends_also_what_nobody_waits_for_any_more(server):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from tenure import AsyncClient, Client, Overloaded
 from tenure.client import ClientSettings
+from tenure.client.drive import _take, _take_async
 from tenure.client.lanes import Lane, Lanes
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire, LossyWire, ThreadWire
@@ -50,6 +52,62 @@ def test_whoever_waits_gets_the_next_free_lane_in_turn_and_who_gave_up_does_not(
     lanes.forget(forgotten)
     lanes.give(lane)
     assert got == [lane]
+
+
+class Counted:
+    """Waits for a lane, and counts how often it is compared with another."""
+
+    compared = 0
+
+    def __call__(self, lane: Lane) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def test_giving_up_costs_the_same_however_many_wait() -> None:
+    lanes = Lanes(1)
+    taken(lanes)
+    waiting = [Counted() for _ in range(2_000)]
+    for one in waiting:
+        assert lanes.take(one) is None
+    for one in reversed(waiting):
+        lanes.forget(one)
+    assert Counted.compared < len(waiting)
+    lanes.forget(waiting[0])
+
+
+async def test_a_lane_that_comes_as_its_caller_is_cancelled_goes_to_the_next() -> None:
+    lanes = Lanes(1)
+    lane = taken(lanes)
+    waiting = [asyncio.create_task(_take_async(lanes, 60_000)) for _ in range(2)]
+    await asyncio.sleep(0)
+    lanes.give(lane)
+    waiting[0].cancel()
+    assert await waiting[1] is lane
+    lanes.give(lane)
+    assert taken(lanes) is lane
+    assert waiting[0].cancelled()
+
+
+def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = Lanes(1)
+    lane = taken(lanes)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            lanes.give(lane)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tenure.client.drive.threading.Event", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _take(lanes, 60_000)
+    assert taken(lanes) is lane
 
 
 FORKING = """

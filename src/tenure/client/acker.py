@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, Unpack
 
 from tenure.client.closing import AsyncClosing
@@ -118,13 +119,18 @@ class Acker(AsyncClosing):
 
     def _abandon(self) -> None:
         """Fail what was not sent; a kind that is in flight forgets itself when that ends."""
-        error = Closed("the acker was closed before this was sent: the lease ends by itself")
         for lots in self._lots.values():
             while lots:
-                self._fail(lots.popleft(), error)
+                self._fail(lots.popleft(), _not_sent())
         for kind in self._line:
-            del self._lots[kind]
+            self._forget(kind)
         self._line.clear()
+
+    def _forget(self, kind: Kind) -> None:
+        """Nothing of a kind is left to send or in flight."""
+        del self._lots[kind]
+        if not self._lots:
+            self._idle.set()
 
     # Gathering
 
@@ -161,13 +167,15 @@ class Acker(AsyncClosing):
             lot = self._lots[kind].popleft()
             if lot is self._open:
                 self._open = None
-            self._flying[self._loop.create_task(self._send(kind, lot))] = lot
+            task = self._loop.create_task(self._send(kind, lot))
+            self._flying[task] = lot
+            task.add_done_callback(partial(self._land, kind))
 
     # Sending
 
     async def _send(self, kind: Kind, lot: Lot) -> None:
+        self.sent_count += 1
         try:
-            self.sent_count += 1
             answer = await send_lot(self._client, self.topic, node=self._node, kind=kind, lot=lot)
         except Exception as error:
             self._fail(lot, error)
@@ -177,18 +185,19 @@ class Acker(AsyncClosing):
         else:
             self._pending_count -= len(lot)
             lot.tell(answer)
-        finally:
-            task = asyncio.current_task()
-            assert task is not None
-            del self._flying[task]
-            if self._lots[kind]:
-                self._line.append(kind)
-            else:
-                del self._lots[kind]
-            if not self._lots:
-                self._idle.set()
-            # The callers just answered run before the next start does, and what they settle goes along.
-            self._wake()
+
+    def _land(self, kind: Kind, task: asyncio.Task[None]) -> None:
+        """A request is over, also one whose task was cancelled before its first step and never ran: its kind may send
+        the next. The callers just answered ran before this, and what they settled goes along.
+        """
+        lot = self._flying.pop(task)
+        if lot:
+            self._fail(lot, _not_sent())
+        if self._lots[kind]:
+            self._line.append(kind)
+        else:
+            self._forget(kind)
+        self._wake()
 
     def _fail(self, lot: Lot, error: Exception) -> None:
         self._pending_count -= len(lot)
@@ -199,6 +208,10 @@ def _lease_of(job: Leased) -> str:
     if job.lease_id is None:
         raise Invalid(f"job {job.seq} is not under a lease: its claim acked it")
     return job.lease_id
+
+
+def _not_sent() -> Closed:
+    return Closed("the acker was closed before this was sent: the lease ends by itself")
 
 
 def _no_room() -> Overloaded:

@@ -52,7 +52,9 @@ ACK: Final = Ack()
 
 
 class Lot(dict[int, "tuple[str, asyncio.Future[Any]]"]):
-    """The jobs of one request, by seq, each with its lease and who waits for its outcome; no seq is in it twice."""
+    """The jobs of one request, by seq, each with its lease and who waits for its outcome; no seq is in it twice. It is
+    empty once every caller has an outcome.
+    """
 
     def tell(self, answer: Settled | Extended) -> None:
         """Answer each caller for its own job."""
@@ -65,12 +67,14 @@ class Lot(dict[int, "tuple[str, asyncio.Future[Any]]"]):
                 future.set_exception(_lost(seq, repeated=answer.repeated))
             else:
                 future.set_result(deadlines.get(seq, True))
+        self.clear()
 
     def fail(self, error: Exception) -> None:
         """Tell all callers of one error."""
         for _, future in self.values():
             if not future.done():
                 future.set_exception(own(error))
+        self.clear()
 
 
 async def send_lot(client: Settling, topic: str, *, node: str | None, kind: Kind, lot: Lot) -> Settled | Extended:
