@@ -16,6 +16,8 @@ from tenure.client.resuming import Resuming
 from tenure.client.watch import Watch
 from tenure.client.work import Work
 
+Word = bytes | WireError | float
+"""What a script has for a read: a chunk, an error, or the seconds that pass before."""
 CUT = WireError("cut", sent=True)
 HEARTBEAT = b": hb\n\n"
 GAP = b'id: 7\nevent: gap\ndata: {"topic":"t","reason":"overrun"}\n\n'
@@ -47,7 +49,7 @@ class Hand:
         self.sent: list[Any] = []
         self.answers: list[Response | WireError] = []
 
-    def run(self, plan: Plan[Any], *script: bytes | WireError | float) -> Any:
+    def run(self, plan: Plan[Any], *script: Word) -> Any:
         """The result of a plan, or the step of the first read that the script has nothing for."""
         left = list(script)
         try:
@@ -60,7 +62,7 @@ class Hand:
         except StopIteration as done:
             return done.value
 
-    def _outcome(self, step: object, left: list[bytes | WireError | float]) -> Any:
+    def _outcome(self, step: object, left: list[Word]) -> Any:
         match step:
             case Open():
                 found = self.answers.pop(0) if self.answers else None
@@ -78,9 +80,11 @@ class Hand:
                 self.now_s += step.seconds
                 return None
             case Read():
-                while left and isinstance(left[0], float):
-                    self.now_s += left.pop(0)  # type: ignore[arg-type]
-                return left.pop(0) if left else None
+                for word in iter(lambda: left.pop(0) if left else None, None):
+                    if not isinstance(word, float):
+                        return word
+                    self.now_s += word
+                return None
             case _:
                 raise AssertionError(step)
 
@@ -89,7 +93,7 @@ def events(hand: Hand) -> Events:
     return Events(hand.core, "t", last_event_id="x")
 
 
-def quiet(hours: int) -> list[bytes | float]:
+def quiet(hours: int) -> list[Word]:
     """Heartbeats and nothing else."""
     return [15.0, HEARTBEAT] * (240 * hours)
 
@@ -194,7 +198,8 @@ def test_a_stream_that_is_closed_while_it_opens_is_not_read(which: int) -> None:
     hand = Hand()
     hand.answers = [SESSION] if which == 1 else []
     work = Work(hand.core, "q", node=None, max_count=5, lease_ms=None)
-    source = [*sources(hand), work][which]
+    every: list[Work | Resuming[Any]] = [*sources(hand), work]
+    source = every[which]
     plan: Plan[Any] = source.next()
     step = next(plan)
     while not isinstance(step, Open):

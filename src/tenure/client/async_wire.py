@@ -76,15 +76,16 @@ class AiohttpWire:
             allow_redirects=False,
         )
 
-    def _timeout(self, read_s: float, *, total_s: float | None = None) -> aiohttp.ClientTimeout:
+    def _timeout(self, request: Request, read_s: float, *, total_s: float | None = None) -> aiohttp.ClientTimeout:
         """A time for each read, and one for all: what drips would never be late for the first."""
-        connect_s, sock_connect_s = self._settings.acquire_ms / 1000, self._settings.connect_ms / 1000
+        connect_s = request.seconds(self._settings.acquire_ms)
+        sock_connect_s = request.seconds(self._settings.connect_ms)
         return aiohttp.ClientTimeout(total_s, connect=connect_s, sock_connect=sock_connect_s, sock_read=read_s)
 
     async def send(self, request: Request) -> Response:
         settings = self._settings
-        answer_s = (settings.answer_ms + request.wait_ms) / 1000
-        timeout = self._timeout(answer_s, total_s=settings.acquire_ms / 1000 + answer_s)
+        answer_s = request.seconds(settings.answer_ms + request.wait_ms)
+        timeout = self._timeout(request, answer_s, total_s=request.seconds(settings.acquire_ms) + answer_s)
         try:
             async with self._request(request, timeout) as response:
                 whole = response.content.is_eof()  # as most are, and cost no timer
@@ -101,7 +102,7 @@ class AiohttpWire:
         asked = Request(request.method, request.path, request.body, headers)
         try:
             async with asyncio.timeout(settings.acquire_ms / 1000 + idle_s):
-                response = await self._request(asked, self._timeout(idle_s))
+                response = await self._request(asked, self._timeout(asked, idle_s))
                 body = b""
                 if response.status != 200:
                     async with response:

@@ -93,19 +93,20 @@ class Urllib3Wire:
         return _TlsPool(host, port, maxsize=connections_max, block=True, ssl_context=tls)
 
     def send(self, request: Request) -> Response:
-        settings, answer_ms = self._settings, self._settings.answer_ms + request.wait_ms
-        response = self._open(request, self._calls, read_ms=answer_ms)
-        body = _bounded(response, settings.response_bytes_max, answer_ms=answer_ms)
+        settings = self._settings
+        answer_s = request.seconds(settings.answer_ms + request.wait_ms)
+        response = self._open(request, self._calls, read_s=answer_s)
+        body = _bounded(response, settings.response_bytes_max, answer_s=answer_s)
         return Response(response.status, body, _headers(response))
 
     def open(self, request: Request) -> Stream:
         asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
-        idle_ms = self._settings.stream_idle_ms
-        response = self._open(asked, self._streams, read_ms=idle_ms)
-        body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX, answer_ms=idle_ms)
+        idle_s = self._settings.stream_idle_ms / 1000
+        response = self._open(asked, self._streams, read_s=idle_s)
+        body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX, answer_s=idle_s)
         return _Urllib3Stream(response, Response(response.status, body, _headers(response)))
 
-    def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_ms: int) -> urllib3.BaseHTTPResponse:
+    def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_s: float) -> urllib3.BaseHTTPResponse:
         if self._closed:
             raise WireError("this client is closed: make another one", sent=False, closed=True)
         settings = self._settings
@@ -121,8 +122,8 @@ class Urllib3Wire:
                 headers,
                 retries=False,
                 redirect=False,
-                timeout=urllib3.Timeout(connect=settings.connect_ms / 1000, read=read_ms / 1000),
-                pool_timeout=settings.acquire_ms / 1000,  # type: ignore[arg-type]  # it takes a float
+                timeout=urllib3.Timeout(connect=request.seconds(settings.connect_ms), read=read_s),
+                pool_timeout=request.seconds(settings.acquire_ms),  # type: ignore[arg-type]  # it takes a float
                 preload_content=False,
                 decode_content=False,
             )
@@ -171,12 +172,12 @@ class _Urllib3Stream:
             self._busy.release()
 
 
-def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_ms: int) -> bytes:
+def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_s: float) -> bytes:
     """The whole body, and the connection back in its pool. Raises WireError where it is longer, or takes longer, than
     allowed: the socket's own timeout begins anew with every byte.
     """
     chunks: list[bytes] = []
-    room, until_s = bytes_max, time.monotonic() + answer_ms / 1000
+    room, until_s = bytes_max, time.monotonic() + answer_s
     try:
         while chunk := response.read1(_CHUNK_BYTES):
             chunks.append(chunk)
@@ -184,7 +185,7 @@ def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_ms: i
             if room < 0:
                 raise WireError(f"the answer is longer than {bytes_max} bytes", sent=True)
             if time.monotonic() > until_s:
-                raise WireError(f"the answer took longer than {answer_ms} ms", sent=True)
+                raise WireError(f"the answer took longer than {answer_s} s", sent=True)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         response.close()
         raise _wire_error(error, sent=True) from error

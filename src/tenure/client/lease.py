@@ -58,7 +58,9 @@ class _Lease(Handle[W, Leased[T]], Generic[W, T]):
 
 
 class Lease(_Lease[Wire, T], awaits=False):
-    """Jobs that are ours until the deadline. As ``with``: acked at its end, or given back where it raises."""
+    """Jobs that are ours until the deadline. As ``with``: acked at its end, or given back where it raises;
+    by one short attempt (`leave_ms`) where that is an interrupt.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +72,9 @@ class Lease(_Lease[Wire, T], awaits=False):
 
 
 class AsyncLease(_Lease[AsyncWire, T], awaits=True):
-    """Jobs that are ours until the deadline. As ``async with``: acked at its end, or given back where it raises."""
+    """Jobs that are ours until the deadline. As ``async with``: acked at its end, or given back where it raises;
+    by one short attempt (`leave_ms`) where that is a cancellation.
+    """
 
     async def __aenter__(self) -> Self:
         return self

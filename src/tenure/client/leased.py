@@ -7,13 +7,17 @@ lost and a repeat skips a job, nobody can tell whose doing that was, so it raise
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar
 
 from tenure.client.calls import queues
+from tenure.client.calls.calling import posting
 from tenure.client.core import Core
+from tenure.client.encode import path_of
 from tenure.client.held_job import HeldJob
-from tenure.client.plan import Plan
+from tenure.client.plan import Plan, Send
 from tenure.client.replies import Claimed, Settled
+from tenure.client.wire import WireError
 from tenure.errors import Indeterminate, Invalid, LeaseLost, TenureError
 
 __all__ = ["Leased", "ack", "extend", "leave", "nack"]
@@ -120,12 +124,23 @@ def extend(lease: Leased[Any], *, lease_ms: int | None = None) -> Plan[int]:
     return lease.deadline
 
 
-def leave(lease: Leased[Any], error: BaseException | None) -> Plan[int]:
+def leave(lease: Leased[Any], error: BaseException | None) -> Plan[None]:
     """The end of a ``with``: ack what is held where all went well, give it back where not."""
     if error is None:
-        return (yield from ack(lease))
-    reason = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX] if isinstance(error, Exception) else None
-    try:
-        return (yield from nack(lease, reason=reason))
-    except TenureError:  # what happened inside matters more; the lease ends by itself
-        return 0
+        yield from ack(lease)
+    elif isinstance(error, Exception):
+        with suppress(TenureError):  # what happened inside matters more; the lease ends by itself
+            yield from nack(lease, reason=f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX])
+    else:
+        yield from _drop(lease)
+
+
+def _drop(lease: Leased[Any]) -> Plan[None]:
+    """Give back what is held by one short attempt, because a cancellation or an interrupt must not be held up."""
+    seqs = list(lease.held)
+    if seqs:
+        lease.forget(seqs)
+        fields = {"node": lease.node, "seqs": seqs, "lease_id": lease.lease_id}
+        path, settings = path_of(lease.topic, "nack"), lease.core.settings
+        with suppress(WireError):
+            yield Send(posting(path, fields, step_ms_max=settings.leave_ms))

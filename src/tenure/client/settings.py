@@ -39,11 +39,15 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
     retry_after_max_ms: int = 30_000
     """A ``Retry-After`` is kept, plus up to as much again by chance; a longer one than this is cut."""
+    leave_ms: int = 1_000
+    """How long a wait may take when a ``with`` of a lease is left by a cancellation or an interrupt: its jobs are given
+    back by one attempt, so that leaving is not held up. Where that fails, the lease ends by itself."""
     reconnect_min_ms: int = 100
     reconnect_max_ms: int = 10_000
     """As the back-off, for streams that resume by themselves."""
     reconnect_for_ms: int = 0
-    """How long a stream that resumes tries to come back before it raises; 0 is for ever."""
+    """How long a stream that resumes tries to come back before it raises, counted from the cut; 0 is for ever. An item
+    ends the outage, and so does a connection that has held for ``reconnect_max_ms``."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -12,7 +12,8 @@ __all__ = ["AsyncStream", "AsyncWire", "Request", "Response", "Stream", "Wire", 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One request. ``path`` starts with a slash and holds its query; a body is JSON. ``wait_ms`` is how long the
-    server may keep it on purpose, which is added to the timeout.
+    server may keep it on purpose, which is added to the timeout. ``step_ms_max``, unless 0, bounds every single wait of
+    it: for a connection, for making one, for the answer.
     """
 
     method: str
@@ -20,6 +21,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     wait_ms: int = 0
+    step_ms_max: int = 0
+
+    def seconds(self, ms: int) -> float:
+        """A time of the client's settings, as this request takes it."""
+        return (min(ms, self.step_ms_max) if self.step_ms_max else ms) / 1000
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):

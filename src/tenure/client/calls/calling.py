@@ -18,9 +18,11 @@ __all__ = ["ask", "posting", "tell"]
 T = TypeVar("T")
 
 
-def posting(path: str, fields: Mapping[str, Any], *, method: str = "POST", wait_ms: int = 0) -> Request:
+def posting(
+    path: str, fields: Mapping[str, Any], *, method: str = "POST", wait_ms: int = 0, step_ms_max: int = 0
+) -> Request:
     """A request with a body."""
-    return Request(method, path, body_of(fields), wait_ms=wait_ms)
+    return Request(method, path, body_of(fields), wait_ms=wait_ms, step_ms_max=step_ms_max)
 
 
 def ask(core: Core, path: str, decoder: msgspec.json.Decoder[T]) -> Plan[T]:
