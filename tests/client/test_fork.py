@@ -100,18 +100,20 @@ STREAMING = """
 listening = socket.create_server(("127.0.0.1", 0))
 client = Client(f"http://127.0.0.1:{listening.getsockname()[1]}")
 feed, unopened = client.work("q"), client.work("q")
-opening = threading.Thread(target=next, args=[feed])
-opening.start()
+reading = threading.Thread(target=list, args=[feed])
+reading.start()
 connection, _ = listening.accept()
 connection.recv(65536)
 head = b"HTTP/1.1 200 OK\\r\\ncontent-type: text/event-stream\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n"
 connection.sendall(head + b"6\\r\\n: hb\\n\\n\\r\\n")
-opening.join()
+while not (feed.source.line.is_open and feed.source.line._stream._busy.locked()):
+    pass
 held, told = os.pipe()
 
 def close_and_look():
     feed.close()
     print("the server sees the end:", connection.recv(1) == b"")
+    reading.join()
     os.write(told, b".")
 
 print(in_child(lambda: (os.read(held, 1), list(feed), unopened.source.line.closed), close_and_look))

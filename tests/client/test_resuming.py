@@ -93,9 +93,13 @@ def events(hand: Hand) -> Events:
     return Events(hand.core, "t", last_event_id="x")
 
 
+def times(count: int, *words: Word) -> list[Word]:
+    return list(words) * count
+
+
 def quiet(hours: int) -> list[Word]:
     """Heartbeats and nothing else."""
-    return [15.0, HEARTBEAT] * (240 * hours)
+    return times(240 * hours, 15.0, HEARTBEAT)
 
 
 def test_a_quiet_stream_that_was_healthy_comes_back_within_a_new_time_limit() -> None:
@@ -107,20 +111,20 @@ def test_a_quiet_stream_that_was_healthy_comes_back_within_a_new_time_limit() ->
 
 def test_one_cut_an_hour_on_a_quiet_stream_costs_the_shortest_pause() -> None:
     hand = Hand(reconnect_min_ms=100)
-    hand.run(events(hand).next(), *([*quiet(1), CUT] * 6))
+    hand.run(events(hand).next(), *times(6, *quiet(1), CUT))
     assert hand.pauses == [0.1] * 6
 
 
 def test_a_stream_that_opens_and_breaks_off_is_not_called_in_a_tight_loop() -> None:
     hand = Hand(reconnect_min_ms=100, reconnect_max_ms=1_000)
-    hand.run(events(hand).next(), *([HEARTBEAT, CUT] * 6))
+    hand.run(events(hand).next(), *times(6, HEARTBEAT, CUT))
     assert hand.pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 def test_a_silent_stream_is_not_a_healthy_one_however_long_it_is_open() -> None:
     hand = Hand(reconnect_for_ms=60_000)
     with pytest.raises(Overloaded):
-        hand.run(events(hand).next(), *([HEARTBEAT, 50.0, CUT] * 3))
+        hand.run(events(hand).next(), *times(3, HEARTBEAT, 50.0, CUT))
 
 
 def test_an_item_ends_an_outage() -> None:
