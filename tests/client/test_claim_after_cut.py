@@ -1,4 +1,4 @@
-"""A claim that is cut after the broker carried it out: its jobs are found by its id, and nobody waits for their lease."""
+"""A claim that is cut after the broker carried it out: its jobs are found by its id, to give them back."""
 
 from __future__ import annotations
 

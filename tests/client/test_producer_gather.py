@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -265,3 +266,18 @@ def test_whatever_happens_every_put_is_told_once_in_order_and_no_byte_is_lost_co
     undecided = {put.waiter for put in (*gather._pending, *gather._waiting, *(put for part in parts for put in part))}
     for put in puts:
         assert put.given_up or (put.waiter in callers.told) != (put.waiter in undecided)
+
+
+@pytest.mark.parametrize("room", [1_000, 1 << 30], ids=["most wait for room", "all are pending"])
+def test_a_batch_costs_the_same_however_many_were_sent_before_it(room):
+    def cost_s(count: int) -> float:
+        callers = Callers(batch_records_max=1, pending_bytes_max=room)
+        for number in range(count):
+            callers.put(str(number))
+        begun_s = thread_time()
+        while callers.gather.head is not None:
+            callers.send()
+        return thread_time() - begun_s
+
+    few, many = (min(cost_s(count) for _ in range(3)) for count in (5_000, 20_000))
+    assert many < 8 * few, "four times as many: four times as much, and not sixteen times"

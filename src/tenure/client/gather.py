@@ -9,6 +9,7 @@ up the next batch. Both producers, on an event loop and for threads, drive this 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -39,9 +40,10 @@ class Gather(Generic[W]):
     ) -> None:
         self._settings = settings
         self._tell = tell
-        # Both are dicts for their order and for taking one out of the middle, which is what a cancelled put does.
-        self._waiting: dict[Put[W], None] = {}
-        self._pending: dict[Put[W], None] = {}
+        # Both are for their order and for taking one out of the middle, which is what a cancelled put does. A plain dict
+        # would pass over all that were taken out at its head each time that its first one is looked for.
+        self._waiting: OrderedDict[Put[W], None] = OrderedDict()
+        self._pending: OrderedDict[Put[W], None] = OrderedDict()
         self._flying: Batch[W] = []
         self._numbers = 0
         self._bytes = 0
@@ -99,8 +101,7 @@ class Gather(Generic[W]):
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._bytes < self._settings.pending_bytes_max:
-            put = next(iter(self._waiting))
-            del self._waiting[put]
+            put, _ = self._waiting.popitem(last=False)
             try:
                 self._admit(put)
             except Exception as error:
