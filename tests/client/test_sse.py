@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +79,17 @@ def test_line_ends_that_do_not_fit_the_lines_are_ignored() -> None:
     for ends in (b"", b"r", b"rrr", b"xx"):
         (found,) = FrameReader(1_000).feed(b"data: a\ndata: b\ndata: c\nline-ends: %b\n\n" % ends)
         assert found.data == b"a\nb\nc"
+
+
+def test_an_event_costs_what_it_weighs_however_many_chunks_it_comes_in() -> None:
+    def cost_s(kib: int) -> float:
+        reader, chunk = FrameReader(1 << 30), b"x" * 1_024
+        begun_s = thread_time()
+        assert reader.feed(b"data: ") == []
+        for _ in range(kib):
+            assert reader.feed(chunk) == []
+        assert len(reader.feed(b"\n\n")) == 1
+        return thread_time() - begun_s
+
+    few, many = (min(cost_s(kib) for _ in range(3)) for kib in (1_000, 4_000))
+    assert many < 8 * few, "four times as long: four times as much, and not sixteen times"

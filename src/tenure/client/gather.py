@@ -40,8 +40,8 @@ class Gather(Generic[W]):
     ) -> None:
         self._settings = settings
         self._tell = tell
-        # Both are for their order and for taking one out of the middle, which is what a cancelled put does. A plain dict
-        # would pass over all that were taken out at its head each time that its first one is looked for.
+        # Both are for their order and for taking one out of the middle, which is what a cancelled put does. Looking for
+        # the first entry of a plain dict would pass over all that were taken out before it.
         self._waiting: OrderedDict[Put[W], None] = OrderedDict()
         self._pending: OrderedDict[Put[W], None] = OrderedDict()
         self._flying: Batch[W] = []

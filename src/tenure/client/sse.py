@@ -1,6 +1,6 @@
 """Server-sent events: chunks of bytes to frames.
 
-A frame is cut out with two searches and no line is looked at twice, because a work stream carries a job in each. What
+A frame is cut out with two searches and no byte is looked at twice, because a work stream carries a job in each. What
 came half is kept for the next chunk, up to a limit.
 """
 
@@ -30,11 +30,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameReader:
     """Cuts frames out of chunks. Comments, which are the heartbeats, are dropped."""
 
-    __slots__ = ("_bytes_max", "_rest")
+    __slots__ = ("_bytes_max", "_held", "_rest")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._bytes_max = frame_bytes_max
-        self._rest = b""
+        self._held = b""
+        self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that are whole now. Raises WireError where there is none, and one grows beyond the limit."""
@@ -58,17 +59,27 @@ class FrameReader:
         return datas, others
 
     def _pieces(self, chunk: bytes) -> list[bytes]:
-        text = self._rest + chunk if self._rest else chunk
-        if b"\r" in text:  # not ours: something in between writes lines its own way
-            held = b"\r" if text.endswith(b"\r") else b""
-            text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        text = self._lines(chunk)
+        if self._rest:
+            start = len(self._rest) - 1  # an end may lie on both sides of the cut
+            self._rest += text
+            pieces = bytes(self._rest).split(_END) if _END in self._rest[start:] else []
         else:
-            held = b""
-        pieces = text.split(_END)
-        self._rest = pieces.pop() + held
+            pieces = text.split(_END)
+        if pieces:
+            self._rest = bytearray(pieces.pop())
         if len(self._rest) > self._bytes_max and not pieces:  # what came whole is given out before the error
             raise WireError(f"an event is longer than {self._bytes_max} bytes", sent=True)
         return pieces
+
+    def _lines(self, chunk: bytes) -> bytes:
+        """The chunk with LF for every line end. A CR at its end is held back: it may be half of one."""
+        text = self._held + chunk
+        if b"\r" not in text:
+            self._held = b""
+            return text
+        self._held = b"\r" if text.endswith(b"\r") else b""  # not ours: something in between writes lines its own way
+        return text[: len(text) - len(self._held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _frame(piece: bytes) -> Frame | None:
