@@ -10,7 +10,7 @@ import os, signal, socket, sys, threading
 from tenure.client import Client, ClientSettings, Request, Response
 
 def in_child(work, meanwhile=lambda: None):
-    'What work() returns in a forked process, as text; empty where it hangs.'
+    'Return the result of work() in a forked process, as text; empty where it hangs.'
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:

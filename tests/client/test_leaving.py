@@ -1,4 +1,4 @@
-"""Leaving a ``with`` of a lease: what is sent, how often, and how long that may hold up who leaves."""
+"""Leaving a ``with`` of a lease: the requests, their number, and the time that they may take."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lease() -> Leased[Any]:
 
 
 def steps(error: BaseException | None) -> list[Step]:
-    """What leaving with an error asks for while nothing can be reached, up to ten steps."""
+    """The first ten steps of leaving with an error while no answer comes."""
     plan = leave(lease(), error)
     taken: list[Step] = []
     step = next(plan)
@@ -47,7 +47,7 @@ def steps(error: BaseException | None) -> list[Step]:
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), GeneratorExit()])
-def test_whoever_is_cancelled_or_interrupted_gives_back_by_one_short_attempt(error: BaseException) -> None:
+def test_a_cancelled_or_interrupted_block_gives_back_by_one_short_attempt(error: BaseException) -> None:
     (step,) = steps(error)
     assert isinstance(step, Send)
     assert step.request.path == "/v0/topics/q/nack"
@@ -55,7 +55,7 @@ def test_whoever_is_cancelled_or_interrupted_gives_back_by_one_short_attempt(err
     assert step.request.step_ms_max == ClientSettings().leave_ms
 
 
-def test_an_error_is_worth_more_attempts() -> None:
+def test_a_block_that_raises_retries_as_any_call() -> None:
     assert {type(step) for step in steps(RuntimeError("no luck"))} == {Send, Sleep}
 
 

@@ -17,7 +17,7 @@ from tenure.client.watch import Watch
 from tenure.client.work import Work
 
 Word = bytes | WireError | float
-"""What a script has for a read: a chunk, an error, or the seconds that pass before."""
+"""A part of a script: a chunk or an error for the next read, or seconds that pass before it."""
 CUT = WireError("cut", sent=True)
 HEARTBEAT = b": hb\n\n"
 GAP = b'id: 7\nevent: gap\ndata: {"topic":"t","reason":"overrun"}\n\n'

@@ -187,8 +187,8 @@ class Acker(AsyncClosing):
             lot.tell(answer)
 
     def _land(self, kind: Kind, task: asyncio.Task[None]) -> None:
-        """A request is over, also one whose task was cancelled before its first step and never ran: its kind may send
-        the next. The callers just answered ran before this, and what they settled goes along.
+        """End a request, also one whose task was cancelled before its first step and never ran: its kind may send the
+        next. The callers just answered ran before this, and what they settled goes along.
         """
         lot = self._flying.pop(task)
         if lot:

@@ -1,4 +1,4 @@
-"""What a forked process must not share with its parent: locks, names and connections.
+"""Locks, names and connections that a forked process must not share with its parent.
 
 Only the thread that forks lives on in the child. A lock that another thread held stays locked there for ever, a lane or
 a node that both use makes two clients look like one, and a socket that both hold mixes their answers and keeps a stream
@@ -17,7 +17,7 @@ __all__ = ["Forkable", "close_in_child", "renew_in_child"]
 
 
 class Forkable(Protocol):
-    """Something that begins again in a forked process."""
+    """An object that begins again in a forked process."""
 
     def after_fork(self) -> None:
         """Make fresh locks and names, and forget what the parent has under way. Must not wait."""

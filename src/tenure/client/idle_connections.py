@@ -1,4 +1,4 @@
-"""`IdleConnections`: the places of a connection pool that nobody uses."""
+"""`IdleConnections`: the free places of a connection pool."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["IdleConnections"]
 class IdleConnections:
     """The queue that urllib3 keeps idle connections in; None is a place without one. The last one put is taken first.
 
-    Beside `queue.LifoQueue` it can do two things more: `put` works in a signal handler that interrupts a thread inside
-    it, because the lock may be taken twice; and in a forked process every place is free and has no connection.
+    It differs from `queue.LifoQueue` in two things: `put` works in a signal handler that interrupts a thread inside it,
+    because the lock may be taken twice; and in a forked process every place is free and has no connection.
     """
 
     def __init__(self, maxsize: int) -> None:
@@ -47,5 +47,5 @@ class IdleConnections:
             return self._idle.pop()
 
     def qsize(self) -> int:
-        """How many places nobody uses."""
+        """The number of free places."""
         return len(self._idle)

@@ -38,7 +38,7 @@ class Resuming(ABC, Generic[T]):
         self._broken_count = 0
         self._broken_since_s = 0.0
         self._opened_s = 0.0
-        self._last_word: TenureError | None = None
+        self._pending_error: TenureError | None = None
         self.line = Line()
         self.last_event_id = last_event_id or ""
         """The id of the last item that was given out: to come back with, in another process too."""
@@ -75,7 +75,7 @@ class Resuming(ABC, Generic[T]):
         """Take in one chunk, connecting first where that is needed. Raises the error of an ``error`` frame only with
         the next call, so that the items before it are given out first.
         """
-        error, self._last_word = self._last_word, None
+        error, self._pending_error = self._pending_error, None
         if error is not None:
             raise error
         if not self.line.is_open:
@@ -87,7 +87,7 @@ class Resuming(ABC, Generic[T]):
             raise WireError("the server ended it", sent=True)
         for frame in self._frames.feed(chunk):
             if frame.event == b"error":
-                self._last_word = error_in(frame)
+                self._pending_error = error_in(frame)
                 break
             item = self._parse(frame)
             if item is not None:

@@ -41,7 +41,7 @@ class Work:
         )
         self._request = Request("GET", path)
         self._frames = FrameReader(core.settings.frame_bytes_max)
-        self._last_word: TenureError | None = None
+        self._pending_error: TenureError | None = None
         self.line = Line()
 
     def open(self) -> Plan[None]:
@@ -56,8 +56,8 @@ class Work:
         """The jobs that came next, none of them in a heartbeat; None where the server ended the stream. The error of an
         ``error`` frame is raised behind the jobs that came with it: they are leased to this connection.
         """
-        if self._last_word is not None:
-            raise self._last_word
+        if self._pending_error is not None:
+            raise self._pending_error
         yield from self.open()
         try:
             if chunk := (yield from self.line.read()):
@@ -70,8 +70,8 @@ class Work:
         datas, others = self._frames.feed_data(chunk, b"job")
         for frame in others:
             if frame.event == b"error":
-                self._last_word = error_in(frame)
+                self._pending_error = error_in(frame)
                 break
-        if self._last_word is not None and not datas:
-            raise self._last_word
+        if self._pending_error is not None and not datas:
+            raise self._pending_error
         return decode_text(_jobs, b"[%b]" % b",".join(datas)) if datas else []
