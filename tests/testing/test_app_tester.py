@@ -237,6 +237,21 @@ async def test_a_job_without_a_verdict_comes_back_when_its_lease_would_have_ende
     assert seen == [1, 2]
 
 
+async def test_a_handler_that_extends_its_job_keeps_it_as_if_heartbeats_renewed_it():
+    app = fresh()
+
+    @app.task("long", lease="10s")
+    async def long(job: int, ctx: Context) -> None:
+        await ctx.extend("20s")
+        tester.advance("5m")
+        ctx.check()
+
+    async with AppTester(app) as tester:
+        await long.put(1)
+        assert await tester.run_until_idle() == 1
+        assert await tester.jobs(long) == []
+
+
 async def test_verdicts_that_are_raised_reach_the_broker():
     app = fresh()
 

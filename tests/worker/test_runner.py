@@ -173,6 +173,35 @@ async def test_after_an_outage_everything_held_is_asked_for_at_once() -> None:
         await flow.until(lambda: flow.counts("q") == (0, 0))
 
 
+@pytest.mark.parametrize(("asked", "is_cut"), [("10m", True), ("10m", False), ("1s", True), ("1s", False)])
+async def test_a_handler_that_extends_its_job_keeps_it_over_a_reconnect_and_knows_what_the_broker_knows(
+    asked: str, is_cut: bool
+) -> None:
+    """The broker is asked about everything held after a reconnect, and nobody else may get the job."""
+    app, log = App(), Log()
+    contexts: list[Context] = []
+
+    @app.task("q", concurrency=1, prefetch=0, lease="30s")
+    async def handler(n: int, ctx: Context) -> None:
+        contexts.append(ctx)
+        await ctx.extend(asked)
+        await log(n, ctx)
+
+    async with flowing() as flow:
+        await flow.start(handler)
+        await flow.put("q", 1)
+        if is_cut:
+            await flow.client.detach("q")  # the stream ends, its jobs stay leased, and it comes back
+            await flow.until(lambda: flow.wire.count("/extend") >= 2)
+        for _ in range(20):
+            await flow.advance(10_000, step_ms=500)
+            (lease,) = flow.broker.leases("q").items
+            assert contexts[0].remaining_ms <= lease["deadline"] - flow.clock.wall_ms()
+        assert (log.begun, log.cancelled, flow.stats["q"].leases_lost) == ([0], [], 0)
+        log.go.set()
+        await flow.until(lambda: flow.counts("q") == (0, 0))
+
+
 async def test_verdicts_wait_for_the_broker_while_their_lease_may_live() -> None:
     app, log = App(), Log()
     task = app.task("q", lease="60s", push=False)(log)

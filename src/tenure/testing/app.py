@@ -220,7 +220,7 @@ class _Post:
         jobs = await self._side.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
         async with asyncio.TaskGroup() as group:
             for job in jobs:
-                job.deadline_ms = asked_ms + LEASE_MS_MAX
+                job.deadline_ms = asked_ms + job.lease_ms
                 group.create_task(self._handle(job))
         return len(jobs)
 

@@ -31,7 +31,7 @@ class Hands(Protocol):
         ...
 
     async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
-        """Set the deadline to now plus ``lease_ms``, or the task's lease; False where the lease was lost."""
+        """Set the deadline to now plus ``lease_ms``, at least by the task's lease; False where the lease was lost."""
         ...
 
     def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
@@ -130,9 +130,10 @@ class Context:
         return await self._settle(Verdict(VerdictKind.REJECT, None, bounded(reason) or "rejected by its handler"))
 
     async def extend(self, lease: Duration | None = None) -> None:
-        """Set the deadline to now plus ``lease``, or the task's own lease. Raises LeaseLost.
+        """Set the deadline to now plus ``lease``, or plus the task's own lease where that is longer. Raises LeaseLost.
 
-        Heartbeats do this by themselves; ask for it where the loop will be blocked for longer than the lease.
+        Heartbeats do this by themselves; ask for it where the loop will be blocked for longer than the lease. From then
+        on they extend this job by the longest that was asked for, so that none of them takes it back.
         """
         lease_ms = None if lease is None else ms_of(lease, field="lease", min_ms=1)
         if self.job.lost or not await self._hands.extend(self.job, lease_ms):

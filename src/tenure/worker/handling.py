@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tenure.errors import Invalid, NotFound, TenureError
 from tenure.worker.context import Context
+from tenure.worker.extender import Extender
 from tenure.worker.handler import Handler
 from tenure.worker.job import HeldJob
 from tenure.worker.middleware import Middleware, around_handler
@@ -57,6 +58,7 @@ class Handling:
         self.timing = timing
         self._settle = settle
         self._side = side
+        self._extender = Extender(side, lease_ms=task.options.lease_ms, timing=timing)
         self._run = executor.run
         self._decode = task.decode
         self._middlewares = tuple(middlewares)
@@ -100,12 +102,7 @@ class Handling:
         return await self._settle(job, verdict)
 
     async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
-        lease_ms = lease_ms or self._options.lease_ms
-        asked_ms = self.timing.now_ms()
-        if await self._side.extend([job], lease_ms=lease_ms):
-            return False
-        job.deadline_ms = max(job.deadline_ms, asked_ms + lease_ms)
-        return True
+        return await self._extender.extend_one(job, lease_ms=lease_ms or 0)
 
     def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
         try:

@@ -1,18 +1,21 @@
 """Keeps alive what is held, running or prefetched, and tells what was lost.
 
-A job is extended once a third of its lease has passed, together with all others that are about as far: few requests,
-however many jobs. It is lost when the broker skips it, or when our own clock passes its deadline before an extend was
-answered; whichever comes first, nobody else can have it before that.
+A job is extended once a third of its task's lease has passed, together with all others that are about as far: few
+requests, however many jobs. One that its handler extended for longer is asked for as often, and each time for as long
+as its handler asked. A job is lost when the broker skips it, or when our own clock passes its deadline before an extend
+was answered; whichever comes first, nobody else can have it before that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 from tenure.errors import NotFound, TenureError
+from tenure.worker.extender import Extender
 from tenure.worker.job import HeldJob
 from tenure.worker.metrics import QueueStats
 from tenure.worker.settings import WorkerSettings
@@ -22,6 +25,9 @@ from tenure.worker.timing import Timing, within
 __all__ = ["Heartbeat"]
 
 log = logging.getLogger("tenure.worker")
+
+_NEVER_MS: Final = 2**62
+"""The next beat of a job whose lease has ended, while its verdict waits for an answer."""
 
 
 class Heartbeat:
@@ -39,8 +45,10 @@ class Heartbeat:
         on_lost: Callable[[HeldJob], None],
     ) -> None:
         self._side = side
+        self._extender = Extender(side, lease_ms=lease_ms, timing=timing)
         self._queue = queue
         self._lease_ms = lease_ms
+        self._third_ms = lease_ms // 3
         self._timing = timing
         self._settings = settings
         self._stats = stats
@@ -60,6 +68,7 @@ class Heartbeat:
             before = self._held.pop(job.seq, None)
             if before is not None:
                 self._lose(before)
+            job.beat_ms = job.deadline_ms - 2 * self._third_ms
             self._held[job.seq] = job
         self._arrival.set()
 
@@ -90,19 +99,20 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         """Extend whatever a third of its lease has passed for. A try that fails is made again sooner."""
-        third_ms = self._lease_ms // 3
         while True:
-            await self._sleep_until(await self._first_deadline() - 2 * third_ms)
+            await self._until_held()
+            await self._sleep_until(min(job.beat_ms for job in self._held.values()))
             # A little ahead, so that what came shortly after goes along.
-            due_ms = self._timing.now_ms() + 2 * third_ms + third_ms // 4
-            due = [job for job in self._held.values() if job.deadline_ms <= due_ms]
+            due_ms = self._timing.now_ms() + self._third_ms // 4
+            due = [job for job in self._held.values() if job.beat_ms <= due_ms]
             if due and not await self.extend(due):
-                await self._timing.sleep_ms(max(1, min(third_ms // 4, 1_000)))
+                await self._timing.sleep_ms(max(1, min(self._third_ms // 4, 1_000)))
 
     async def _watch_deadlines(self) -> None:
         """Give up what nobody confirmed in time, also while an extend is on its way."""
         while True:
-            late_ms = await self._sleep_until(await self._first_deadline())
+            await self._until_held()
+            late_ms = await self._sleep_until(min(job.deadline_ms for job in self._held.values()))
             expired = self.expire()
             if expired:
                 self._warn_of_a_standstill(late_ms, len(expired))
@@ -110,25 +120,24 @@ class Heartbeat:
 
     def _warn_of_a_standstill(self, late_ms: int, lost_count: int) -> None:
         """Say why, where it was not the broker: nothing beats while the event loop does not run."""
-        if late_ms > self._lease_ms // 3:
+        if late_ms > self._third_ms:
             log.warning(
                 "the event loop stood still for %d ms, and %d leases on %s ran out: a handler blocks it (make that one "
                 'a plain function, which runs in a thread, or run="process"), or this process was stopped',
                 *(late_ms, lost_count, self._queue),
             )
 
-    async def _first_deadline(self) -> int:
+    async def _until_held(self) -> None:
         while not self._held:
             self._arrival.clear()
             await self._arrival.wait()
-        return min(job.deadline_ms for job in self._held.values())
 
     async def _sleep_until(self, due_ms: int) -> int:
-        """At most a third of a lease, because something with an earlier deadline may come meanwhile. Returns by how
+        """Sleep for a third of a lease at most, because something that is due earlier may come meanwhile; return by how
         much it woke too late.
         """
         began_ms = self._timing.now_ms()
-        sleep_ms = max(1, min(due_ms - began_ms, self._lease_ms // 3))
+        sleep_ms = max(1, min(due_ms - began_ms, self._third_ms))
         await self._timing.sleep_ms(sleep_ms)
         return self._timing.now_ms() - began_ms - sleep_ms
 
@@ -157,9 +166,7 @@ class Heartbeat:
 
     async def extend(self, jobs: Sequence[HeldJob]) -> bool:
         """Extend jobs in as few requests as possible; False where the broker could not be asked."""
-        size = self._settings.batch_max
-        for start in range(0, len(jobs), size):
-            batch = [job for job in jobs[start : start + size] if self._held.get(job.seq) is job]
+        for batch in self._batches(jobs):
             try:
                 await self._extend_batch(batch)
             except NotFound:  # the queue is gone, and every job with it
@@ -169,22 +176,34 @@ class Heartbeat:
                 return False
         return True
 
+    def _batches(self, jobs: Sequence[HeldJob]) -> Iterator[list[HeldJob]]:
+        """Those that are extended for the same time together, as many as one request takes."""
+        by_length: dict[int, list[HeldJob]] = {}
+        for job in jobs:
+            by_length.setdefault(self._extender.length_ms(job), []).append(job)
+        size = self._settings.batch_max
+        for alike in by_length.values():
+            for start in range(0, len(alike), size):
+                batch = [job for job in alike[start : start + size] if self._held.get(job.seq) is job]
+                if batch:
+                    yield batch
+
     async def _extend_batch(self, batch: list[HeldJob]) -> None:
         """One request. Its answer must come before the next beat is due, or a dead connection would cost the lease."""
-        if not batch:
-            return
-        asked_ms = self._timing.now_ms()
-        call = self._side.extend(batch, lease_ms=self._lease_ms)
+        lease_ms = max(map(self._extender.length_ms, batch))
+        call = self._extender.extend(batch, lease_ms=lease_ms)
         self._stats.heartbeats += 1
-        skipped = await within(self._timing, max(self._lease_ms // 3, 100), call)
-        self._skipped(skipped)
-        gone = {job.seq for job in skipped}
-        for job in batch:
-            if job.seq not in gone:
-                job.deadline_ms = max(job.deadline_ms, asked_ms + self._lease_ms)
+        self._skipped(await within(self._timing, max(self._third_ms, 100), call))
 
     def _skipped(self, jobs: Iterable[HeldJob]) -> None:
+        """Give up what the broker knows no lease of. One that is being settled stays until that is answered, and is not
+        asked for again: most likely its verdict has arrived.
+        """
         for job in jobs:
-            if self._held.get(job.seq) is job and not job.settled:
+            if self._held.get(job.seq) is not job:
+                continue
+            if job.settled:
+                job.beat_ms = _NEVER_MS
+            else:
                 del self._held[job.seq]
                 self._lose(job)

@@ -8,11 +8,14 @@ __all__ = ["HeldJob"]
 
 
 class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
-    """One delivery. The heartbeat moves ``deadline_ms`` and sets ``lost``; whoever answers the broker sets ``settled``.
+    """One delivery. The heartbeat sets ``lost``; whoever answers the broker sets ``settled``; the `Extender` moves the
+    other fields of the lease.
 
     ``deadline_ms`` is on the runtime's `Timing.now_ms`, never on the wall, and is counted from before the request that
-    won it, so that ours always ends first. Two deliveries of one seq are two objects and never equal. Of a timer,
-    ``seq`` is the version, ``ts`` when it was due, and ``failures`` is known from the start.
+    won it, so that ours always ends first. ``beat_ms`` is when the next heartbeat is due, ``lease_ms`` the longest that
+    was asked for (0: the task's lease), and ``extends_begun`` and ``extends_open`` count requests. Two deliveries of
+    one seq are two objects and never equal. Of a timer, ``seq`` is the version, ``ts`` when it was due, and
+    ``failures`` is known from the start.
     """
 
     topic: str
@@ -27,5 +30,9 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     failures: int = 0
     timer_id: str | None = None
     deadline_ms: int = 0
+    beat_ms: int = 0
+    lease_ms: int = 0
+    extends_begun: int = 0
+    extends_open: int = 0
     lost: bool = False
     settled: bool = False

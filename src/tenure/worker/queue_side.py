@@ -39,7 +39,7 @@ class QueueSide:
 
     async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
         claimed = await self._client.claim(self._queue, max_count=count_max, lease_ms=lease_ms)
-        return [held(self._queue, job, self._client.node) for job in claimed.jobs]
+        return [held(self._queue, job, self._client.node, lease_ms=lease_ms) for job in claimed.jobs]
 
     async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
         extended = await self._client.extend(

@@ -136,8 +136,8 @@ class QueueSource(Source):
             await self._deliver(claimed.jobs)
 
 
-def held(queue: str, job: Job, node: str) -> HeldJob:
-    """A delivery as the runtime holds it."""
+def held(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
+    """A delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task says."""
     return HeldJob(
         topic=queue,
         seq=job.seq,
@@ -148,4 +148,5 @@ def held(queue: str, job: Job, node: str) -> HeldJob:
         tag=job.tag,
         ts=job.ts,
         deliveries=job.deliveries,
+        lease_ms=lease_ms,
     )

@@ -34,7 +34,7 @@ class Side(Protocol):
         ...
 
     async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
-        """Claim what is due now, without waiting."""
+        """Claim what is due now, without waiting; each job says for how long in its ``lease_ms``."""
         ...
 
     async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:

@@ -53,14 +53,15 @@ class TimerSide:
         )
 
     async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
+        lease_ms = min(lease_ms, self._timers.settings.lease_ttl_ms_max)
         found = await self._timers.claim(
             self._topic,
             max_count=count_max,
             node=self._node,
-            lease_ttl_ms=min(lease_ms, self._timers.settings.lease_ttl_ms_max),
+            lease_ttl_ms=lease_ms,
             max_deliveries=self._deliveries_max,
         )
-        return [held_timer(timer, self._node) for timer in found]
+        return [held_timer(timer, self._node, lease_ms=lease_ms) for timer in found]
 
     async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
         answer = await self._timers.extend(

@@ -68,8 +68,8 @@ class TimerSource(Source):
         """A claim whose answer did not come cannot be asked about: its timers come back after their lease."""
 
 
-def held_timer(timer: Timer, node: str) -> HeldJob:
-    """A delivery as the runtime holds it."""
+def held_timer(timer: Timer, node: str, *, lease_ms: int = 0) -> HeldJob:
+    """A delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task says."""
     data, meta = unpack(timer.payload)
     return HeldJob(
         topic=timer.topic,
@@ -82,6 +82,7 @@ def held_timer(timer: Timer, node: str) -> HeldJob:
         deliveries=timer.deliveries,
         failures=timer.failures,
         timer_id=timer.timer_id,
+        lease_ms=lease_ms,
     )
 
 
