@@ -294,6 +294,31 @@ async def test_a_verdict_through_the_context_is_sent_at_once_and_no_second_follo
     ]
 
 
+async def test_a_time_limit_that_falls_into_a_verdict_on_its_way_sends_no_other_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The first verdict counts: whoever sends it goes on with it, and a nack might arrive before it."""
+    sent: list[Verdict] = []
+
+    async def unanswered(job: HeldJob, verdict: Verdict) -> bool:
+        sent.append(verdict)
+        return await asyncio.Event().wait()
+
+    @fresh_app().task("emails", time_limit="5s")
+    async def handler(payload: Any, ctx: Context) -> None:
+        await ctx.ack()
+
+    bench = Bench(handler)
+    monkeypatch.setattr(bench.handling, "_settle", unanswered)
+    job = bench.job()
+    handling = asyncio.create_task(bench.handling.handle(job))
+    while not (sent and bench.timing.sleeping):
+        await asyncio.sleep(0)
+    bench.clock.advance(5_000)
+    assert await handling is None
+    assert (sent, job.settled) == ([ACKED], True)
+
+
 async def test_lease_lost_raised_by_the_handler_of_a_job_that_is_ours_is_a_failure_like_any_other():
     assert kind(await Bench(task_that(LeaseLost("another one's"))).handle()) == "nack"
 

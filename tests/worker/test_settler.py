@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tenure import Broker, Indeterminate
+from tenure import Broker, Closed, Indeterminate, LeaseLost
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.testing import ManualClock, ManualTiming, memory_broker
@@ -34,12 +34,13 @@ class Bench:
         self.clock = clock
         self.wire = wire
         self.client = AsyncClient(wire=wire, node="w", settings=ClientSettings(attempts_max=1))
+        self.timing = ManualTiming(clock)
         self.stats = QueueStats()
         self.settled: list[int] = []
         self.settler = Settler(
             QueueSide(self.client, TaskOptions(queue="q"), link=Link("memory")),
             "q",
-            timing=ManualTiming(clock),
+            timing=self.timing,
             settings=WorkerSettings(),
             stats=self.stats,
             on_settled=lambda job: self.settled.append(job.seq),
@@ -151,3 +152,63 @@ async def test_a_verdict_after_the_end_is_given_up_and_not_raised() -> None:
         await on.settler.close(0)
         on.settler.put(first, ACKED)
         assert on.settled == [1]
+
+
+async def test_who_waits_hears_of_the_end_also_where_the_verdict_waits_for_its_repeat() -> None:
+    async with bench(refuse=range(1, 1_000)) as on:
+        first, second, _ = await on.jobs()
+        waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))
+        on.settler.put(second, ACKED)
+        await turns()
+        await on.settler.close(0)
+        with pytest.raises(Closed):
+            await waiting
+        assert sorted(on.settled) == [1, 2]
+
+
+class _SilentAcker:
+    """Answers nothing until its end, and then only if it ``ends`` what it was given."""
+
+    sent_count = 0
+
+    def __init__(self, *, ends: bool) -> None:
+        self._ends = ends
+        self.answers: list[asyncio.Future[bool]] = []
+
+    def settle(self, seq: int, lease_id: str) -> asyncio.Future[bool]:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+    async def close(self, *, deadline_ms: int) -> None:
+        for answer in self.answers:
+            if self._ends and not answer.done():
+                answer.set_exception(Indeterminate("it was on its way"))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_who_waits_hears_of_the_end_also_where_the_verdict_is_on_its_way(ends: bool) -> None:
+    async with bench() as on:
+        (first, *_) = await on.jobs()
+        on.settler._acker = acker = _SilentAcker(ends=ends)  # type: ignore[assignment]
+        waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))
+        await turns()
+        await on.settler.close(0)
+        with pytest.raises(Indeterminate):
+            await waiting
+        for late in acker.answers if not ends else ():
+            late.set_result(True)
+        await turns()
+        assert (on.settled, on.stats.indeterminate) == ([1], 1)
+        assert on.timing.sleeping == 0, "and nothing goes on"
+
+
+async def test_it_is_not_repeated_where_the_lease_ends_before_the_repeat_is_due() -> None:
+    async with bench(refuse=[1]) as on:
+        (first, *_) = await on.jobs()
+        first.deadline_ms = on.clock.boot_ms() + 10  # shorter than the shortest wait before a repeat
+        waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))
+        await turns()
+        await on.pass_ms(2_000)
+        assert (on.wire.count, on.settled) == (1, [1])
+        with pytest.raises(LeaseLost):
+            await waiting

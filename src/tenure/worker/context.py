@@ -141,13 +141,15 @@ class Context:
             self.check()
 
     async def _settle(self, verdict: Verdict) -> bool:
-        """The first verdict counts; a second one is answered False, as the broker would."""
+        """The first verdict counts; a second one is answered False, as the broker would. So it does where its handler
+        is cancelled meanwhile, by a time limit for instance: it is on its way.
+        """
         if self.job.settled or self.job.lost:
             return False
         self.job.settled = True
         try:
             return await self._hands.settle(self.job, verdict)
-        except BaseException:
+        except Exception:
             self.job.settled = False  # nobody knows of it yet, or nobody knows whether: it may be sent again
             raise
 

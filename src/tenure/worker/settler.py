@@ -66,7 +66,8 @@ class Settler:
         self._stats = stats
         self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
-        self._open_count = 0
+        self._open: set[_Entry] = set()
+        self._closed = False
         self._emptied = asyncio.Event()
         self._again: list[_Entry] = []
         self._retrying: asyncio.Task[None] | None = None
@@ -75,19 +76,20 @@ class Settler:
 
     def put(self, job: HeldJob, verdict: Verdict) -> None:
         """Send a verdict; nobody waits for the answer."""
-        job.settled = True
-        self._open_count += 1
-        self._send(_Entry(job, verdict))
+        self._enter(_Entry(job, verdict))
 
     async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
         """Send a verdict now; True once the broker has taken it, False where the lease was lost. Raises Indeterminate
-        where that cannot be known.
+        where that cannot be known. One whose caller is cancelled is sent all the same.
         """
-        job.settled = True
-        self._open_count += 1
         waiter: asyncio.Future[bool] = self._loop.create_future()
-        self._send(_Entry(job, verdict, waiter))
+        self._enter(_Entry(job, verdict, waiter))
         return await waiter
+
+    def _enter(self, entry: _Entry) -> None:
+        entry.job.settled = True
+        self._open.add(entry)
+        self._send(entry)
 
     def _send(self, entry: _Entry) -> None:
         job, verdict = entry.job, entry.verdict
@@ -107,6 +109,8 @@ class Settler:
     # Out
 
     def _answered(self, entry: _Entry, answer: asyncio.Future[Any]) -> None:
+        if entry not in self._open:
+            return  # given up at the end
         self._stats.settlements = self._acker.sent_count
         error = None if answer.cancelled() else answer.exception()
         if error is None:
@@ -115,7 +119,7 @@ class Settler:
             self._stats.leases_lost += 1
             log.info("job %d of %s was not ours any more: its verdict counts for nothing", entry.job.seq, self._queue)
             self._finish(entry, False)
-        elif isinstance(error, Overloaded | Indeterminate | Closed) and self._timing.now_ms() < entry.job.deadline_ms:
+        elif isinstance(error, Overloaded | Indeterminate | Closed) and self._may_try_again(entry):
             entry.unknown = entry.unknown or isinstance(error, Indeterminate)
             self._try_again(entry)
         else:
@@ -139,12 +143,15 @@ class Settler:
         self._end(entry)
 
     def _end(self, entry: _Entry) -> None:
-        self._open_count -= 1
-        if not self._open_count:
+        self._open.discard(entry)
+        if not self._open:
             self._emptied.set()
         self._on_settled(entry.job)
 
     # Again
+
+    def _may_try_again(self, entry: _Entry) -> bool:
+        return not self._closed and self._timing.now_ms() < entry.job.deadline_ms
 
     def _try_again(self, entry: _Entry) -> None:
         self._again.append(entry)
@@ -157,23 +164,32 @@ class Settler:
         self._retrying = None
         again, self._again = self._again, []
         for entry in again:
-            if self._timing.now_ms() < entry.job.deadline_ms:
+            if self._may_try_again(entry):
                 self._send(entry)
             else:
                 self._give_up(entry, LeaseLost("the lease ended first"))
 
+    # The end
+
     async def _until_empty(self) -> None:
-        while self._open_count:
+        while self._open:
             self._emptied.clear()
             await self._emptied.wait()
 
     async def close(self, flush_ms: int) -> None:
-        """Wait so long for the last answers; what is open then ends as unknown or unsent."""
-        if self._open_count:
+        """Wait so long for the last answers; what is open then ends as unknown or unsent, and whoever waits hears so."""
+        if self._open:
             try:
                 await within(self._timing, flush_ms, self._until_empty())
             except TimeoutError:
-                log.warning("%d verdicts of %s were not answered in time", self._open_count, self._queue)
+                log.warning("%d verdicts of %s were not answered in time", len(self._open), self._queue)
+        self._closed = True
         if self._retrying is not None:
             self._retrying.cancel()
+        again, self._again = self._again, []
+        for entry in again:
+            self._give_up(entry, Closed("the worker ended before it could be sent again"))
         await self._acker.close(deadline_ms=0)
+        await asyncio.sleep(0)  # what that answered is heard in the next turn
+        for entry in list(self._open):
+            self._give_up(entry, Indeterminate("the worker ended before it was answered"))
