@@ -19,6 +19,8 @@ __all__ = ["Cron", "Every", "Schedule", "due_ticks"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_MS: Final = 1_000
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
 
 
 class Schedule(Protocol):
@@ -65,11 +67,46 @@ class Cron:
     def after(self, ms: int) -> int | None:
         ticks = CronSim(self.expression, self.at(ms))
         for tick in ticks:
-            tick_ms = (tick.astimezone(UTC) - _EPOCH) // _ms(1)
+            tick_ms = _ms_of(tick)
             # In the second pass of a doubled hour, cronsim names times of the first one.
             if tick_ms > ms:
-                return tick_ms
+                counts_real_time = ticks.fixup_tz is None and self._zone is not UTC
+                return self._past_shift(ms, tick_ms) if counts_real_time else tick_ms
         return None
+
+    def _past_shift(self, ms: int, tick_ms: int) -> int:
+        """The first tick after ``ms``, from what cronsim takes for it.
+
+        Cronsim walks in whole hours. Where clocks are set by a part of an hour, as on Lord Howe, it arrives in the
+        middle of one and skips its beginning, for the rest of that day. There the time before the shift and the time
+        behind it are walked each by itself, with the offset fixed.
+        """
+        early_ms = tick_ms - _DAY_MS
+        if (self._offset_ms(tick_ms) - self._offset_ms(early_ms)) % _HOUR_MS == 0:
+            return tick_ms
+        shift_ms = self._shift(early_ms, tick_ms)
+        before_ms = self._fixed_after(max(ms, early_ms), self._offset_ms(early_ms))
+        if before_ms < shift_ms:
+            return before_ms
+        return self._fixed_after(max(ms, shift_ms - 1), self._offset_ms(shift_ms))
+
+    def _shift(self, early_ms: int, late_ms: int) -> int:
+        """The moment between the two from which the offset is that of the later one."""
+        offset_ms = self._offset_ms(late_ms)
+        while late_ms - early_ms > 1:
+            middle_ms = (early_ms + late_ms) // 2
+            if self._offset_ms(middle_ms) == offset_ms:
+                late_ms = middle_ms
+            else:
+                early_ms = middle_ms
+        return late_ms
+
+    def _fixed_after(self, ms: int, offset_ms: int) -> int:
+        """The first tick after ``ms`` if clocks were never set."""
+        return _ms_of(next(CronSim(self.expression, _EPOCH + _ms(ms + offset_ms)))) - offset_ms
+
+    def _offset_ms(self, ms: int) -> int:
+        return (self.at(ms).utcoffset() or _ms(0)) // _ms(1)
 
     def at(self, tick_ms: int) -> datetime:
         return (_EPOCH + _ms(tick_ms)).astimezone(self._zone)
@@ -122,6 +159,10 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise Invalid(f"no time zone {name!r} here: use a name as in Europe/Berlin, or pip install tzdata") from error
+
+
+def _ms_of(moment: datetime) -> int:
+    return (moment.astimezone(UTC) - _EPOCH) // _ms(1)
 
 
 def _ms(count: int) -> timedelta:

@@ -177,7 +177,7 @@ class Settler:
             await self._emptied.wait()
 
     async def close(self, flush_ms: int) -> None:
-        """Wait so long for the last answers; what is open then ends as unknown or unsent, and whoever waits hears so."""
+        """Wait so long for the last answers; what is open then ends as unknown or unsent, and its waiter is told."""
         if self._open:
             try:
                 await within(self._timing, flush_ms, self._until_empty())
