@@ -145,6 +145,16 @@ async def test_a_schedule_that_never_fired_begins_now_and_not_last_night(site: S
     assert await loop.fire_due(NOON_MS + HOUR_MS) == 1
 
 
+async def test_a_schedule_new_on_a_queue_with_a_past_fires_its_latest_tick_as_one_that_was_missed(site: Site):
+    """It looks like a schedule whose workers were away for longer than its mark is kept: to leave a tick out is worse
+    than to fire one that names its time.
+    """
+    await site.broker.produce("report", [b"{}"])
+    await site.ticks(hourly())
+    assert await site.loop(hourly()).fire_due(NOON_MS + 30) == 1
+    assert await site.ticks(hourly()) == [NOON_MS]
+
+
 async def test_of_ticks_missed_while_nobody_ran_only_the_latest_fires(site: Site):
     await site.fired_before(hourly())
     site.clock.advance(5 * HOUR_MS)

@@ -241,14 +241,19 @@ class App:
 
         return run_app(self, queues=queues, concurrency=concurrency, drain_ms=ms_of(drain, field="drain"))
 
-    async def close(self) -> None:
-        """Send what is pending and close the clients; the next use opens them again."""
+    async def close(self, *, deadline_ms: int | None = None) -> None:
+        """Send what is pending and close the clients; the next use opens them again.
+
+        After ``deadline_ms``, and where this is cancelled, puts that were not answered fail, and their callers hear so.
+        """
         sending, self._sending = self._sending, None
-        if sending is not None:
-            await sending.close()
-        await self._timers.close()
-        if self._blocking is not None:
-            await asyncio.to_thread(self._close_blocking)
+        try:
+            if sending is not None:
+                await sending.close(deadline_ms=deadline_ms)
+        finally:
+            await self._timers.close()
+            if self._blocking is not None:
+                await asyncio.to_thread(self._close_blocking)
 
     @asynccontextmanager
     async def through(

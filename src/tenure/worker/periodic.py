@@ -28,7 +28,7 @@ from tenure.worker.timing import Timing
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
 
-__all__ = ["Periodic", "PeriodicLoop", "Scheduled", "Tick"]
+__all__ = ["OneSchedule", "Periodic", "PeriodicLoop", "Scheduled", "Tick"]
 
 log = logging.getLogger("tenure.worker")
 
@@ -109,10 +109,18 @@ class Scheduled(Protocol):
     def periodics(self) -> Mapping[str, Periodic]: ...
 
 
-class PeriodicLoop:
-    """Fires the ticks of an app's schedules, as one of many that do.
+class OneSchedule(msgspec.Struct, frozen=True):
+    """A schedule by itself, by its queue: what waits for its queue delays no other."""
 
-    A schedule that never fired begins when the loop is made: deploying a nightly job at noon does not run last night's.
+    periodics: Mapping[str, Periodic]
+
+
+class PeriodicLoop:
+    """Fires the ticks of schedules, as one of many that do.
+
+    A schedule whose queue has never held a job begins when the loop is made: deploying a nightly job at noon does not
+    run last night's. On a queue with a past nobody can tell a new schedule from one whose workers were away, so its
+    latest tick is fired as any that was missed.
     """
 
     def __init__(

@@ -36,12 +36,19 @@ class AsyncSending:
         """Append the records of ``put`` through the put hooks, and return their seqs once they are durable."""
         return await (around_put(middlewares, self._append)(put) if middlewares else self._append(put))
 
-    async def close(self) -> None:
-        """Send what is pending, then close the client."""
-        producers, self._producers = self._producers, {}
-        for producer in producers.values():
-            await producer.close()
-        await self.client.close()
+    async def close(self, *, deadline_ms: int | None = None) -> None:
+        """Send what is pending, then close the client.
+
+        After ``deadline_ms``, and where this is cancelled, what was not sent fails with Closed, and what is in flight
+        with Indeterminate.
+        """
+        producers = list(self._producers.values())
+        try:
+            await asyncio.gather(*(producer.close(deadline_ms=deadline_ms) for producer in producers))
+        finally:
+            for producer in producers:
+                await producer.close(deadline_ms=0)
+            await self.client.close()
 
     async def _append(self, put: Put) -> list[int]:
         producer, stats = self._producers.get(put.queue), self._stats.queue(put.queue)

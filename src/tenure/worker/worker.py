@@ -1,6 +1,6 @@
 """The process that works at the queues of an app: all runners, the schedule, signals, and the end.
 
-start     declare the queues, as soon as the broker answers; then a runner per task
+start     declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
 SIGTERM   take no more, give back what was not begun, let running jobs finish; after `drain_ms` give back the rest
 again     give everything back at once
 """
@@ -26,11 +26,11 @@ from tenure.worker.handler import Handler
 from tenure.worker.keepers import Keeper, opened_keepers
 from tenure.worker.metrics import MetricsPage
 from tenure.worker.pace import Slots
-from tenure.worker.periodic import PeriodicLoop
+from tenure.worker.periodic import OneSchedule, PeriodicLoop
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.side import Side
-from tenure.worker.timing import SystemTiming, Timing, end
+from tenure.worker.timing import SystemTiming, Timing, end, unless
 
 __all__ = ["Worker", "run_app"]
 
@@ -72,6 +72,8 @@ class Worker:
         self._tasks = [task for queue, task in app.handlers.items() if not queues or queue in queues]
         if not self._tasks:
             raise Invalid("the app has no tasks: decorate a function with @app.task(queue)")
+        self._slots = Slots(self._settings.concurrency)
+        self._runners: list[Runner] = []
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -85,65 +87,80 @@ class Worker:
         """Work until `stop`. Raises Denied, Conflict or Invalid where the queues cannot be worked at."""
         async with AsyncExitStack() as stack:
             keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
-            stack.push_async_callback(self.app.close)
+            stack.push_async_callback(self._close_app)
             if self._metrics_port is not None:
                 stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)
             await self._work(keepers)
 
+    async def _close_app(self) -> None:
+        """Send what handlers have put, in as long as the last verdicts may take, unless somebody is in a hurry."""
+        await unless(self._hurry, self.app.close(deadline_ms=self._settings.flush_ms))
+
     async def _work(self, keepers: Sequence[Keeper]) -> None:
-        slots, runners = Slots(self._settings.concurrency), list[Runner]()
-        serving = [asyncio.create_task(self._serve(keeper, slots, runners)) for keeper in keepers]
+        serving = [asyncio.create_task(part) for keeper in keepers for part in self._parts(keeper)]
         try:
             await self._until_stopped(serving)
             log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
         finally:
             await asyncio.gather(*map(end, serving))
-            await asyncio.gather(*(runner.drain(self._hurry) for runner in runners))
+            await asyncio.gather(*(runner.drain(self._hurry) for runner in self._runners))
         log.info("stopped")
 
-    async def _serve(self, keeper: Keeper, slots: Slots, runners: list[Runner]) -> None:
-        """Work at what one keeper has, as soon as it answers; one that is away keeps nobody else waiting. None of the
-        parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its jobs given
-        back.
+    def _parts(self, keeper: Keeper) -> list[Coroutine[Any, Any, None]]:
+        """Everything there is to do with one keeper, each by itself: a task or a schedule whose queue cannot be had
+        keeps no other waiting. Schedules are kept also where another worker handles their jobs.
         """
-        await self._declare(keeper)
-        started = [self._runner(task, side, slots) for task, side in keeper.posts]
-        runners += started
-        parts = [part for runner in started for part in runner.start()]
-        schedule = asyncio.create_task(self._keep_schedule(keeper))
+        schedules = self._schedules(keeper)
+        parts = [self._serve(task, side, schedules.pop(task.queue, None)) for task, side in keeper.posts]
+        return parts + [schedule.run() for schedule in schedules.values()]
+
+    def _schedules(self, keeper: Keeper) -> dict[str, PeriodicLoop]:
+        """A loop for each schedule of the app, by queue; only a broker keeps them."""
+        client = keeper.client
+        if client is None:
+            return {}
+        return {
+            queue: PeriodicLoop(OneSchedule({queue: periodic}), client, self._timing, stats=self.stats)
+            for queue, periodic in self.app.periodics.items()
+        }
+
+    async def _serve(self, task: Handler[Any], side: Side, schedule: PeriodicLoop | None) -> None:
+        """Work at one task, as soon as its queue can be had.
+
+        None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its
+        jobs given back.
+        """
+        await self._declare(task, side)
+        runner = self._runner(task, side)
+        self._runners.append(runner)
+        ticking = [] if schedule is None else [asyncio.create_task(schedule.run())]
         try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(runner.start() + ticking, return_when=asyncio.FIRST_COMPLETED)
             for part in done:
                 part.result()
         finally:
-            await end(schedule)
+            await asyncio.gather(*map(end, ticking))
 
-    async def _keep_schedule(self, keeper: Keeper) -> None:
-        if keeper.client is not None:
-            await PeriodicLoop(self.app, keeper.client, self._timing, stats=self.stats).run()
+    async def _declare(self, task: Handler[Any], side: Side) -> None:
+        """Make the queue what it has to be, however long it takes to reach it."""
+        failures = 0
+        while True:
+            try:
+                return await side.declare()
+            except (Overloaded, Closed, Indeterminate) as error:
+                side.link.down(task.queue, error)
+            bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures, 32)
+            failures += 1
+            await self._timing.sleep_ms(random.uniform(0, min(bound_ms, self._settings.reconnect_max_ms)))
 
-    async def _declare(self, keeper: Keeper) -> None:
-        """Make the queues what they have to be, however long it takes to reach them."""
-        for task, side in keeper.posts:
-            failures = 0
-            while True:
-                try:
-                    await side.declare()
-                    break
-                except (Overloaded, Closed, Indeterminate) as error:
-                    side.link.down(task.queue, error)
-                bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures, 32)
-                failures += 1
-                await self._timing.sleep_ms(random.uniform(0, min(bound_ms, self._settings.reconnect_max_ms)))
-
-    def _runner(self, task: Handler[Any], side: Side, slots: Slots) -> Runner:
+    def _runner(self, task: Handler[Any], side: Side) -> Runner:
         return Runner(
             task,
             side=side,
             timing=self._timing,
             settings=self._settings,
             stats=self.stats.queue(task.queue),
-            slots=slots,
+            slots=self._slots,
             places=places_for(task, self.app, timing=self._timing, settings=self._settings),
             middlewares=self.app.middlewares,
         )
