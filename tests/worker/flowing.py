@@ -13,7 +13,7 @@ from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncStream, AsyncWire, Request, Response
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire
-from tenure.worker.executors import LoopPlaces
+from tenure.worker.executors import LoopPlaces, Places
 from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
 from tenure.worker.pace import Slots
@@ -26,18 +26,23 @@ __all__ = ["Flow", "Listening", "flowing", "turns"]
 
 
 class Listening:
-    """Writes down what passes, and answers streams with ``no_streams`` where that is given."""
+    """Writes down what passes, answers streams with ``no_streams`` where that is given, and never answers what ends in
+    ``holds``.
+    """
 
     def __init__(self, wire: AsyncWire) -> None:
         self._wire = wire
         self.requests: list[Request] = []
         self.no_streams: Response | None = None
+        self.holds: str | None = None
 
     def count(self, verb: str) -> int:
         return sum(request.path.partition("?")[0].endswith(verb) for request in self.requests)
 
     async def send(self, request: Request) -> Response:
         self.requests.append(request)
+        if self.holds is not None and request.path.endswith(self.holds):
+            await asyncio.Event().wait()
         return await self._wire.send(request)
 
     async def open(self, request: Request) -> AsyncStream:
@@ -88,8 +93,8 @@ class Flow:
         await self.broker.produce(queue, [b"%d" % n for n in range(count)])
         await turns()
 
-    async def start(self, *tasks: Task[Any]) -> None:
-        """Declare the queues of tasks and run them."""
+    async def start(self, *tasks: Task[Any], places: Places | None = None) -> None:
+        """Declare the queues of tasks and run them; on the loop, unless in ``places``."""
         link = Link("memory")
         for task in tasks:
             await self.broker.put_topic(task.queue, task.options.queue_config())
@@ -101,7 +106,7 @@ class Flow:
                 settings=self.settings,
                 stats=stats,
                 slots=self.slots,
-                places=LoopPlaces(),
+                places=places or LoopPlaces(),
             )
             self.runners.append(runner)
             runner.start()

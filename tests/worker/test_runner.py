@@ -11,6 +11,7 @@ from tenure.client.wire import Response
 from tenure.worker.app import App
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
+from tenure.worker.executors import LoopPlaces
 from tenure.worker.verdict import AckPolicy
 from tests.worker.flowing import flowing, turns
 
@@ -316,3 +317,95 @@ async def test_a_reject_is_a_dead_letter_and_a_failure_waits_for_its_turn() -> N
         await flow.advance(6_000, step_ms=100)
         assert flow.broker.topic("q.dead").count == 2
         assert flow.counts("q") == (0, 0)
+
+
+async def test_places_that_are_stuck_are_not_given_jobs() -> None:
+    app, log = App(), Log()
+    task = app.task("q", concurrency=3, prefetch=0)(log)
+    places = LoopPlaces()
+    places.stuck_count = 2
+    async with flowing() as flow:
+        await flow.start(task, places=places)
+        await flow.put("q", 3)
+        assert log.begun == [0]
+        places.stuck_count = 1
+        places.on_change()
+        await turns()
+        assert log.begun == [0, 1]
+
+
+@pytest.mark.parametrize("push", [True, False])
+async def test_while_no_handler_can_run_jobs_are_given_back_and_none_are_taken(push: bool) -> None:
+    app, log = App(), Log()
+    task = app.task("q", concurrency=1, prefetch=2, lease="30s", push=push)(log)
+    places = LoopPlaces()
+    async with flowing() as flow:
+        places.is_able = False
+        await flow.start(task, places=places)
+        await flow.put("q", 3)
+        await flow.advance(2_000, step_ms=100)
+        assert flow.counts("q") == (3, 0), "nothing is taken before a handler can run"
+        places.is_able = True
+        places.on_change()
+        await flow.until(lambda: flow.counts("q") == (0, 3))
+        assert log.begun == [0]
+        places.is_able = False
+        places.on_change()
+        await flow.until(lambda: flow.counts("q") == (2, 1))
+        await flow.put("q", 2)
+        await flow.advance(60_000, step_ms=500)
+        assert flow.counts("q") == (4, 1), "the others are for others, the running one is kept"
+        assert (log.begun, log.cancelled, flow.stats["q"].leases_lost) == ([0], [], 0)
+        log.go.set()
+        places.is_able = True
+        places.on_change()
+        await flow.until(lambda: flow.counts("q") == (0, 0))
+        assert sorted(log.ended) == [0, 0, 1, 1, 2]
+
+
+async def test_what_arrives_while_no_handler_can_run_is_given_back() -> None:
+    """It was on its way when the source was paused."""
+    app, log = App(), Log()
+    task = app.task("q", concurrency=1, prefetch=2)(log)
+    places = LoopPlaces()
+    async with flowing() as flow:
+        await flow.start(task, places=places)
+        await flow.broker.produce("q", [b"1"])  # claimed by the stream, and not read yet
+        places.is_able = False
+        await flow.until(lambda: flow.counts("q") == (1, 0))
+        assert log.begun == []
+
+
+async def test_a_job_whose_lease_is_over_is_not_begun_though_no_timer_has_rung_yet() -> None:
+    """The process was stopped: what is first to run after that must not be a handler."""
+    app, log = App(), Log()
+    task = app.task("q", concurrency=1, prefetch=1, lease="30s")(log)
+    async with flowing() as flow:
+        await flow.start(task)
+        await flow.put("q", 2)
+        assert log.begun == [0]
+        log.go.set()
+        await asyncio.sleep(0)  # the first one returns, and time passes before the next is looked at
+        flow.app_wire.down = True
+        flow.clock.advance(40_000)
+        await turns()
+        assert (log.begun, log.ended, flow.stats["q"].leases_lost) == ([0], [0], 1)
+
+
+async def test_a_drain_gives_back_what_was_asked_for_when_it_came() -> None:
+    """Jobs that were long under way are extended before they begin; that question is cut by the drain."""
+    app, log = App(), Log()
+    task = app.task("q", concurrency=1, prefetch=5, lease="30s")(log)
+    async with flowing() as flow:
+        await flow.start(task)
+        await flow.put("q", 1)
+        log.go.set()
+        await flow.until(lambda: flow.counts("q") == (0, 0))
+        flow.wire.holds = "/extend"
+        await flow.broker.produce("q", [b"7"])
+        flow.clock.advance(20_000)
+        await turns()
+        assert flow.wire.count("/extend") >= 1
+        await flow.drain()
+        assert flow.counts("q") == (1, 0)
+        assert log.begun == [0]

@@ -22,7 +22,7 @@ from typing import Any, Final
 from tenure.errors import Invalid
 from tenure.worker import frames, importing, logs
 from tenure.worker.context import Context
-from tenure.worker.frames import Answer, Ask, Done, FromChild, FromParent, Ready, Run
+from tenure.worker.frames import Answer, Ask, Begun, Done, FromChild, FromParent, Ready, Run
 from tenure.worker.job import HeldJob
 from tenure.worker.reason import bounded, reason_of
 from tenure.worker.timing import SystemTiming, Timing
@@ -139,6 +139,7 @@ def main(arguments: list[str]) -> int:
     line.send(Ready())
     with asyncio.Runner() as runner:
         while isinstance(message := line.read(), Run):
+            line.send(Begun())
             line.send(_run(app, message, line, runner))
     return 0
 

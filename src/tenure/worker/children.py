@@ -1,119 +1,61 @@
 """Processes for handlers that compute: a few children, each busy with one job, each replaced when it ends.
 
-A child that dies, be it of a segfault, of a full memory or by somebody's hand, fails its own job and no other. One
-whose job was lost or ran too long is killed, which is the only way to stop such a handler.
+A child that dies, be it of a segfault, of a full memory or by somebody's hand, fails its own job and no other: a job
+that it was given and did not begin goes to another child. One whose job was lost or ran too long is killed, which is
+the only way to stop such a handler. While no child can be started, jobs that wait for one are given back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import signal
-import socket
-import sys
-from asyncio.subprocess import Process
 from collections.abc import Callable
-from contextlib import suppress
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tenure.errors import LeaseLost
-from tenure.worker import frames
 from tenure.worker.context import Context
-from tenure.worker.frames import Answer, Ask, Done, FromChild, FromParent, Ready, Run
+from tenure.worker.frames import Answer, Ask, Begun, Done, Ready, Run
+from tenure.worker.process import Child, ChildDied
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.timing import Timing, within
 from tenure.worker.verdict import Ack, Nack, Reject, VerdictKind
 
-__all__ = ["ChildDied", "ChildFailure", "Children"]
+__all__ = ["ChildFailure", "Children"]
 
 log = logging.getLogger("tenure.worker")
 
-
-class ChildDied(Exception):
-    """The process of a handler ended under it."""
+_TRIES_MAX: Final = 2
+"""How many children may end before they begin a job; after that the job itself is to blame."""
 
 
 class ChildFailure(Exception):
     """What a handler raised in its process; the class is named after it."""
 
 
-class Child:
-    """One process and the line to it."""
-
-    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.process = process
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def start(cls, app_name: str, *, settings: WorkerSettings) -> Child:
-        """Start a process; returns once it has imported the app. Raises ChildDied where it cannot."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tenure.worker.child", str(theirs.fileno()), app_name),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
-        child = cls(process, *await asyncio.open_connection(sock=ours, limit=settings.frame_bytes_max))
-        try:
-            ready = await child.read(settings.frame_bytes_max)
-            if not isinstance(ready, Ready) or ready.error is not None:
-                raise ChildDied(ready.error if isinstance(ready, Ready) else "it said something unexpected")
-        except BaseException:
-            await child.close()
-            raise
-        return child
-
-    async def read(self, bytes_max: int) -> FromChild:
-        """The next message. Raises ChildDied where there is none."""
-        try:
-            (size,) = frames.HEAD.unpack(await self._reader.readexactly(frames.HEAD.size))
-            if size > bytes_max:
-                raise ChildDied(f"its process sent {size} bytes, more than {bytes_max}")
-            return frames.decode_child(await self._reader.readexactly(size))
-        except (asyncio.IncompleteReadError, OSError):
-            raise ChildDied(f"its process {_how(await self.process.wait())}") from None
-
-    def send(self, message: FromParent) -> None:
-        """Say something; a child that is gone is found out by reading."""
-        self._writer.write(frames.pack(message))
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
-
-    async def close(self) -> None:
-        """Kill it, and let go of the line."""
-        self.kill()
-        await self.process.wait()
-        self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
-
-
 class Children:
-    """``count`` processes of one app, started ahead of their jobs. ``missing_count`` of them are not there yet; when
-    one comes, ``on_ready`` is called.
+    """``count`` processes of one app, started ahead of their jobs. ``missing_count`` of them are not there yet.
+
+    ``is_able`` says whether jobs can be run: not before the first child is there, and not while none lives and none can
+    be started. ``on_change`` is called when a child comes and when ``is_able`` changes.
     """
 
     def __init__(
-        self, app_name: str, count: int, *, timing: Timing, settings: WorkerSettings, on_ready: Callable[[], None]
+        self, app_name: str, count: int, *, timing: Timing, settings: WorkerSettings, on_change: Callable[[], None]
     ) -> None:
         self._app_name = app_name
+        self._count = count
         self._timing = timing
         self._settings = settings
-        self._on_ready = on_ready
+        self._on_change = on_change
         self._idle: list[Child] = []
         self._arrival = asyncio.Event()
+        self._trouble: str | None = None
+        self.is_able = False
         self.missing_count = count
         self._keepers = [asyncio.create_task(self._keep()) for _ in range(count)]
+
+    # Keeping
 
     async def _keep(self) -> None:
         """Have one child at all times."""
@@ -123,17 +65,16 @@ class Children:
                 start = Child.start(self._app_name, settings=self._settings)
                 child = await within(self._timing, self._settings.child_start_ms, start)
             except (ChildDied, OSError, TimeoutError) as error:
+                self._note_failure(error)
+                await self._timing.sleep_ms(self._pause_ms(failures))
                 failures += 1
-                log.error("a process for %s could not be started: %s", self._app_name, error)
-                bound_ms = min(self._settings.reconnect_max_ms, self._settings.reconnect_min_ms * 2.0**failures)
-                await self._timing.sleep_ms(random.uniform(bound_ms / 2, bound_ms))
                 continue
             failures = 0
             self.missing_count -= 1
             try:
-                self._idle.append(child)
-                self._arrival.set()
-                self._on_ready()
+                self._note_start()
+                self._offer(child)
+                self._on_change()
                 await child.process.wait()
             finally:
                 self.missing_count += 1
@@ -141,27 +82,82 @@ class Children:
                     self._idle.remove(child)
                 await child.close()
 
-    async def run(self, ctx: Context) -> None:
-        """Run the handler of one job in a child, and raise what it raised. Cancelling this kills the child."""
-        while not self._idle:
-            self._arrival.clear()
-            await self._arrival.wait()
-        child = self._idle.pop()
-        try:
-            done = await self._converse(child, ctx)
-        except BaseException:
-            child.kill()
-            raise
+    def _pause_ms(self, failures: int) -> float:
+        bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures + 1, 32)
+        bound_ms = min(bound_ms, self._settings.reconnect_max_ms)
+        return random.uniform(bound_ms / 2, bound_ms)
+
+    def _note_failure(self, error: Exception) -> None:
+        """Log it once, not at every attempt; where no child is left, jobs are given back and no more are taken."""
+        is_last = self.missing_count == self._count
+        if is_last:
+            trouble = f"no process of {self._app_name} starts, so its jobs are left to others: {error}"
+        else:
+            trouble = f"a process of {self._app_name} does not start: {error}"
+        if trouble != self._trouble:
+            log.error("%s", trouble)
+        self._trouble = trouble
+        if is_last and self.is_able:
+            self.is_able = False
+            self._arrival.set()
+            self._on_change()
+
+    def _note_start(self) -> None:
+        if self._trouble is not None:
+            log.info("processes of %s start again", self._app_name)
+        self._trouble = None
+        self.is_able = True
+
+    def _offer(self, child: Child) -> None:
         self._idle.append(child)
         self._arrival.set()
+
+    # Running
+
+    async def run(self, ctx: Context) -> None:
+        """Run the handler of one job in a child, and raise what it raised; Nack where no child can be started, and
+        ChildDied where the child ended under it. Cancelling this kills the child.
+        """
+        done = None
+        for _ in range(_TRIES_MAX):
+            child = await self._idle_child(ctx)
+            try:
+                done = await self._converse(child, ctx)
+            except BaseException:
+                child.kill()
+                raise
+            if done is not None:
+                self._offer(child)
+                break
+            child.kill()
+        if done is None:
+            raise ChildDied("its processes end before they begin it")
         if done.raised is not None:
             _raise(done)
 
-    async def _converse(self, child: Child, ctx: Context) -> Done:
+    async def _idle_child(self, ctx: Context) -> Child:
+        """Wait for a child. One that cannot be started may never come: a job that is still ours is given back then."""
+        while not self._idle:
+            if self._trouble is not None and not self.is_able and not ctx.job.settled:
+                raise Nack(delay=0)
+            self._arrival.clear()
+            await self._arrival.wait()
+        return self._idle.pop()
+
+    async def _converse(self, child: Child, ctx: Context) -> Done | None:
+        """Return how the handler ended; None where the child ended before it began."""
         child.send(Run(ctx.job))
+        has_begun = False
         while True:
-            message = await child.read(self._settings.frame_bytes_max)
+            try:
+                message = await child.read(self._settings.frame_bytes_max)
+            except ChildDied:
+                if has_begun:
+                    raise
+                return None
             match message:
+                case Begun():
+                    has_begun = True
                 case Done():
                     return message
                 case Ask():
@@ -208,14 +204,3 @@ def _raise(done: Done) -> NoReturn:
             error = type(str(name), (ChildFailure,), {})(done.said)
             error.add_note(done.trace)
             raise error
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = ": out of memory, or by somebody's hand" if name == "SIGKILL" else ""
-    return f"was ended by {name}{hint}"

@@ -31,13 +31,17 @@ _Work = tuple["contextvars.Context", Callable[[], object], "asyncio.Future[objec
 
 class Places(Protocol):
     """Where the handlers of one task run. ``stuck_count`` places are taken by what nobody waits for any more;
-    ``on_free`` is called when one of them becomes free.
+    ``is_able`` is False while no handler can be run at all. ``on_change`` is called when a place becomes free, and
+    when ``is_able`` changes.
     """
 
-    on_free: Callable[[], None]
+    on_change: Callable[[], None]
 
     @property
     def stuck_count(self) -> int: ...
+
+    @property
+    def is_able(self) -> bool: ...
 
     def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
@@ -52,8 +56,9 @@ class LoopPlaces:
     """Handlers on the event loop: nothing but the call."""
 
     def __init__(self) -> None:
-        self.on_free: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _nothing
         self.stuck_count = 0
+        self.is_able = True
 
     def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
         called: Coroutine[Any, Any, object] = task.invoke(payload, ctx)
@@ -69,8 +74,9 @@ class ThreadPlaces:
     """
 
     def __init__(self, threads_max: int, *, name: str) -> None:
-        self.on_free: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _nothing
         self.stuck_count = 0
+        self.is_able = True
         self._threads_max = threads_max
         self._name = name
         self._loop = asyncio.get_running_loop()
@@ -113,7 +119,7 @@ class ThreadPlaces:
         self._busy_count -= 1
         if answer.cancelled():
             self.stuck_count -= 1
-            self.on_free()
+            self.on_change()
         elif isinstance(error, StopIteration):
             answer.set_exception(RuntimeError("the handler raised StopIteration"))
         elif error is not None:
@@ -130,12 +136,16 @@ class ProcessPlaces:
     """Handlers in child processes, each busy with one job. Cancelling a job kills its child, which is replaced."""
 
     def __init__(self, app_name: str, count: int, *, timing: Timing, settings: WorkerSettings) -> None:
-        self.on_free: Callable[[], None] = _nothing
-        self._children = Children(app_name, count, timing=timing, settings=settings, on_ready=lambda: self.on_free())
+        self.on_change: Callable[[], None] = _nothing
+        self._children = Children(app_name, count, timing=timing, settings=settings, on_change=lambda: self.on_change())
 
     @property
     def stuck_count(self) -> int:
         return self._children.missing_count
+
+    @property
+    def is_able(self) -> bool:
+        return self._children.is_able
 
     async def run(self, task: Handler[Any], payload: Any, ctx: Context) -> object:
         await self._children.run(ctx)

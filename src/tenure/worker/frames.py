@@ -1,7 +1,7 @@
 """What a worker and its child processes say to each other: JSON with its length in front. No pickle.
 
 parent → child   Run, then an Answer to each Ask
-child → parent   Ready once; Ask as often as the handler likes, then Done
+child → parent   Ready once; for each Run Begun, Ask as often as the handler likes, then Done
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ __all__ = [
     "HEAD",
     "Answer",
     "Ask",
+    "Begun",
     "Done",
     "FromChild",
     "FromParent",
@@ -49,6 +50,10 @@ class Ready(msgspec.Struct, tag="ready"):
     error: str | None = None
 
 
+class Begun(msgspec.Struct, tag="begun"):
+    """The job has arrived, and its handler is next: a child that ends without this word has not touched the job."""
+
+
 class Ask(msgspec.Struct, tag="ask"):
     """The handler settles its job, or with ``lease_ms`` (0: the task's) extends it."""
 
@@ -66,7 +71,7 @@ class Done(msgspec.Struct, tag="done"):
 
 
 FromParent = Run | Answer
-FromChild = Ready | Ask | Done
+FromChild = Ready | Begun | Ask | Done
 
 _encode: Final = msgspec.json.Encoder().encode
 _from_parent: Final = msgspec.json.Decoder(FromParent)

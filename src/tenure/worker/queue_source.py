@@ -118,7 +118,7 @@ class QueueSource(Source):
 
     async def _claims(self) -> None:
         opened = False
-        while not self._stopping and (not self._push or self._timing.now_ms() < self._no_push_until_ms):
+        while not self._unwanted.is_set() and (not self._push or self._timing.now_ms() < self._no_push_until_ms):
             await self._until_room(self._room_min)
             self._claim_id = uuid4().hex
             claimed = await self._client.claim(

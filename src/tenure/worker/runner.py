@@ -96,7 +96,7 @@ class Runner:
         )
         self._handle = handling.handle
         self._source = side.source(self._feed())
-        places.on_free = self._fill
+        places.on_change = self._on_places
         self._beating: asyncio.Task[None] | None = None
 
     def _feed(self) -> Feed:
@@ -115,6 +115,7 @@ class Runner:
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to take and run jobs; gives what must not end before the drain."""
         self._beating = asyncio.create_task(self._held.run())
+        self._on_places()
         return [self._beating, self._source.start()]
 
     # In
@@ -132,7 +133,7 @@ class Runner:
         else:
             self._held.take(jobs)
         self._waiting.extend(jobs)
-        self._fill()
+        self._on_places()
 
     async def _confirmed(self, jobs: list[HeldJob]) -> list[HeldJob]:
         """Those of old jobs that are still ours; none where nobody can be asked."""
@@ -150,6 +151,25 @@ class Runner:
         for job in jobs:
             self._held.drop(job)
         return []
+
+    def _on_places(self) -> None:
+        """Take jobs while they can be run. Where none can, those that wait are for others, and are not kept alive."""
+        if self._draining:
+            return
+        if self._places.is_able:
+            self._source.resume()
+            self._fill()
+        else:
+            self._source.pause()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Release what was not begun."""
+        for job in self._waiting:
+            if not job.lost:
+                self._settler.put(job, RELEASED)
+        self._waiting.clear()
+        self._stats.prefetched = 0
 
     # Running
 
@@ -246,10 +266,7 @@ class Runner:
         self._draining = True
         await unless(hurry, self._source.stop())
         await self._source.cut()
-        for job in self._waiting:
-            if not job.lost:
-                self._settler.put(job, RELEASED)
-        self._waiting.clear()
+        self._give_back()
         await self._finish(hurry)
         await self._cancel()
         await self._settler.close(_HURRY_MS if hurry.is_set() else self._settings.flush_ms)

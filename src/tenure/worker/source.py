@@ -18,7 +18,7 @@ from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
 from tenure.worker.metrics import QueueStats
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.timing import Timing, end, within
+from tenure.worker.timing import Timing, end, unless, within
 
 __all__ = ["Feed", "Source"]
 
@@ -53,12 +53,16 @@ class Source(ABC):
         self._room_min = max(1, feed.spare // 2)
         self._failures = 0
         self._stopping = False
+        self._flowing = False
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._unwanted = asyncio.Event()
         self._freed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def _flow(self) -> None:
-        """Deliver jobs until there is a reason to begin anew, which is raised; `_opened` says that they come."""
+        """Deliver jobs until there is a reason to begin again, which is raised; `_opened` says that they come."""
 
     @abstractmethod
     async def _take_leave(self, flowing: asyncio.Task[None]) -> None:
@@ -69,7 +73,7 @@ class Source(ABC):
         """Find what was on its way when the flow was cut, to give it back."""
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to take jobs."""
+        """Begin to take jobs, unless paused."""
         self._task = asyncio.create_task(self._run())
         return self._task
 
@@ -77,16 +81,24 @@ class Source(ABC):
         """A job is not held any more."""
         self._freed.set()
 
+    def pause(self) -> None:
+        """Take no more until `resume`; what was on its way is delivered still."""
+        self._wanted.clear()
+        self._unwanted.set()
+
+    def resume(self) -> None:
+        """Take jobs again."""
+        if not self._stopping:
+            self._unwanted.clear()
+            self._wanted.set()
+
     async def stop(self) -> None:
         """Take no more, and keep what was taken: whoever sends is told before the line is cut (fault 37)."""
         self._stopping = True
-        if self._task is None:
-            return
-        with suppress(TenureError, TimeoutError):
-            await within(self._timing, self._settings.flush_ms, self._take_leave(self._task))
+        self.pause()
+        if self._flowing and self._task is not None:
+            await asyncio.wait((self._task,))
         await self.cut()
-        with suppress(TenureError, TimeoutError):
-            await within(self._timing, self._settings.flush_ms, self._after_cut())
 
     async def cut(self) -> None:
         """Take no more, at once: whatever is on its way comes back after its lease."""
@@ -98,17 +110,33 @@ class Source(ABC):
 
     async def _run(self) -> None:
         while not self._is_stopping():
-            try:
-                await self._flow()
-                continue
-            except TenureError as problem:
-                error = problem
-            if self._is_stopping():
-                return
-            self._link.down(self._queue, error)
-            self._feed.stats.reconnects += 1
-            self._failures += 1
-            await self._timing.sleep_ms(self._pause_ms())
+            await self._wanted.wait()
+            error = await self._flowed()
+            if error is not None and not self._unwanted.is_set():
+                self._link.down(self._queue, error)
+                self._feed.stats.reconnects += 1
+                self._failures += 1
+                await self._timing.sleep_ms(self._pause_ms())
+
+    async def _flowed(self) -> TenureError | None:
+        """Let jobs come until there is a reason to begin again, which is returned, or until no more are wanted."""
+        self._flowing = True
+        flow = asyncio.create_task(self._flow())
+        try:
+            if not await unless(self._unwanted, _ended(flow)):
+                await self._leave(flow)
+            return None if flow.cancelled() else _refusal(flow)
+        finally:
+            self._flowing = False
+            await end(flow)
+
+    async def _leave(self, flow: asyncio.Task[None]) -> None:
+        """End a flow, and deliver what was on its way as far as it can be had in time."""
+        with suppress(TenureError, TimeoutError):
+            await within(self._timing, self._settings.flush_ms, self._take_leave(flow))
+        await end(flow)
+        with suppress(TenureError, TimeoutError):
+            await within(self._timing, self._settings.flush_ms, self._after_cut())
 
     def _is_stopping(self) -> bool:
         return self._stopping
@@ -128,3 +156,16 @@ class Source(ABC):
         while self._feed.room() < count:
             self._freed.clear()
             await self._freed.wait()
+
+
+async def _ended(flow: asyncio.Task[None]) -> None:
+    await asyncio.wait((flow,))
+
+
+def _refusal(flow: asyncio.Task[None]) -> TenureError | None:
+    """The error that ended a flow, None where it ended by itself; anything but a TenureError is raised."""
+    try:
+        flow.result()
+    except TenureError as error:
+        return error
+    return None

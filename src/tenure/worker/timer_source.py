@@ -32,14 +32,14 @@ class TimerSource(Source):
 
     async def _flow(self) -> None:
         opened = False
-        while not self._stopping:
+        while not self._unwanted.is_set():
             await self._until_room(self._room_min)
             count_max = min(self._feed.room(), self._timers.settings.batch_max)
             found = await self._claim(count_max)
             if not opened:
                 opened = True
                 await self._opened()
-            if len(found) < count_max and not self._stopping:
+            if len(found) < count_max and not self._unwanted.is_set():
                 await self._timers.wait(self._queue)
 
     async def _claim(self, count_max: int) -> list[Timer]:
