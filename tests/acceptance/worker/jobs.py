@@ -11,11 +11,16 @@ from typing import Any
 
 import msgspec
 
+from tenure.worker import importing
 from tenure.worker.app import App
 from tenure.worker.context import Context
 from tenure.worker.options import TaskKnobs
 
 __all__ = ["Order", "app"]
+
+CHILD_GATE = os.environ.get("WORK_CHILD_GATE", "")
+if importing.in_child and CHILD_GATE and not Path(CHILD_GATE).exists():
+    raise RuntimeError("no child may import this yet")
 
 JOURNAL = os.environ.get("WORK_JOURNAL", os.devnull)
 _KNOBS: dict[str, TaskKnobs] = json.loads(os.environ.get("WORK_KNOBS", "{}"))

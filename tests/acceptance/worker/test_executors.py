@@ -47,6 +47,19 @@ def test_a_child_that_is_killed_fails_its_job_and_is_replaced(work: Work) -> Non
     assert worker.stop() == 0
 
 
+def test_a_worker_whose_processes_cannot_start_leaves_their_jobs_to_another(work: Work) -> None:
+    knobs = {"process": {"concurrency": 1, "prefetch": 2}}
+    unable = work.worker(queues=("process",), wait=False, knobs=knobs, child_gate=work.gate())
+    unable.wait_for_log("no process of")
+    work.worker(queues=("process",), knobs=knobs)
+    work.server.put("process", *({"n": n} for n in range(5)))
+    until(lambda: work.server.is_done("process"), "all are done")
+    assert [line.deliveries for line in work.journal.lines("end")] == [1] * 5, "none was taken for nothing"
+    work.open()
+    unable.wait_until_it_works()
+    assert unable.stop() == 0
+
+
 def test_no_more_processes_than_jobs_of_the_worker_are_started(work: Work) -> None:
     worker = work.worker(queues=("process",), knobs={"process": {"concurrency": 3}}, concurrency=1)
     work.server.put("process", *({"n": n} for n in range(5)))

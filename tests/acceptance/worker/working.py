@@ -111,9 +111,13 @@ class FixedServing(Serving):
 
 
 class Working:
-    """One worker process. ``options`` go to `run_app`, ``knobs`` by queue to its tasks."""
+    """One worker process. ``options`` go to `run_app`, ``knobs`` by queue to its tasks; its children cannot be started
+    before ``child_gate`` is open, where it is given.
+    """
 
-    def __init__(self, url: str, journal: Path, *, knobs: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, url: str, journal: Path, *, knobs: dict[str, Any] | None = None, child_gate: str = "", **options: Any
+    ) -> None:
         self.url = url
         self._options = options
         self._environment = {
@@ -121,6 +125,7 @@ class Working:
             "WORK_URL": url,
             "WORK_JOURNAL": str(journal),
             "WORK_KNOBS": json.dumps(knobs or {}),
+            "WORK_CHILD_GATE": child_gate,
             "PYTHONPATH": str(ROOT),
         }
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
