@@ -1,0 +1,162 @@
+"""What must hold of a broker at rest: its state, its log, and everybody who waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.broker.engine import Engine
+from tenure.broker.trim import trim_due
+from tenure.core.claim import choose
+from tenure.core.invariants import invariants
+from tenure.core.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import Overloaded
+from tenure.log import checkpoint
+from tenure.log.home import Position
+from tenure.log.log import FileLog
+from tenure.settings import Settings
+from tenure.testing import SimDisk
+from tests.lives.anomaly import Anomaly
+from tests.lives.witness import Witness
+from tests.model.machine import assert_same, dumped, folded, let_pass
+
+if TYPE_CHECKING:
+    from tests.lives.life import Life
+
+__all__ = [
+    "all_is_synced",
+    "fold_agrees",
+    "fold_agrees_on",
+    "hungry",
+    "last_batch",
+    "log_is_trimmed",
+    "log_time",
+    "nobody_holds_for_the_gone",
+    "state_holds",
+]
+
+
+def state_holds(engine: Engine, witness: Witness) -> None:
+    """The state does not contradict itself, nor the events that led to it."""
+    try:
+        invariants(engine.state)
+    except AssertionError as error:
+        raise Anomaly("invariants", str(error)) from error
+    witness.compare(engine.state, log_time(engine))
+
+
+def log_time(engine: Engine) -> int:
+    """Log time, without letting the engine notice that it was asked."""
+    return max(engine.state.log_ms, engine._log_base + engine.clock.boot_ms() - engine._boot_base)
+
+
+# The same fold three ways
+
+
+def fold_agrees(engine: Engine, remembered: list[tuple[Position, bytes]]) -> None:
+    """The live state, a replay from zero, and every checkpoint with the rest of the log are the same, to the byte."""
+    now = log_time(engine)
+    live = load_checkpoint(dump_checkpoint(engine.state))
+    _same("live and written out", live, engine.state, engine.state.log_ms)
+    _ends_alike("written out and read back", live, now)
+    replayed = folded(State(), list(engine.log.replay()))
+    _compare("replayed from zero", replayed, live, now)
+    for position, payload in remembered:
+        if engine.log.contains(position):
+            resumed = folded(load_checkpoint(payload), list(engine.log.replay(position)))
+            _compare("resumed from a checkpoint", resumed, live, now)
+
+
+def fold_agrees_on(disk: SimDisk, settings: Settings) -> None:
+    """What a crash left folds to the same state from zero and from every checkpoint beside it."""
+    log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
+    replayed = folded(State(), list(log.replay()))
+    for position, payload in checkpoint.load(disk):
+        if log.contains(position):
+            resumed = folded(load_checkpoint(payload), list(log.replay(position)))
+            _compare("resumed from a checkpoint", resumed, replayed, replayed.log_ms)
+
+
+def _compare(what: str, left: State, right: State, now: int) -> None:
+    let_pass(left, now)
+    let_pass(right, now)
+    _same(what, left, right, now)
+
+
+def _same(what: str, left: State, right: State, now: int) -> None:
+    try:
+        invariants(left)
+        assert_same(dumped(left, now), dumped(right, now))
+    except AssertionError as error:
+        raise Anomaly("fold", f"{what}: {error}") from error
+
+
+def _ends_alike(what: str, state: State, now: int) -> None:
+    """Long after every deadline nothing is in flight."""
+    copied = load_checkpoint(dump_checkpoint(state))
+    let_pass(copied, now + 10**9)
+    for topic in copied.by_id.values():
+        if topic.queue is not None and topic.queue.in_flight:
+            raise Anomaly("immortal", f"{what}: {len(topic.queue.in_flight)} jobs of {topic.name} never come back")
+
+
+# Everybody who waits
+
+
+def hungry(life: Life) -> set[str]:
+    """Who waits on a queue for a job that could be claimed, at this moment."""
+    copied = load_checkpoint(dump_checkpoint(life.engine.state))
+    let_pass(copied, log_time(life.engine))
+    windows = {topic.id for topic in life.broker._pump.coordinator._cohorts}
+    found: set[str] = set()
+    for call in life.calls:
+        topic = copied.topics.get(call.topic)
+        if call.task.done() or topic is None or topic.queue is None or topic.id in windows:
+            continue
+        if call.what == "claim" or (call.what == "read" and call.stream is not None and call.stream.wants()):
+            topic.durable_seq = life.engine.state.by_id[topic.id].durable_seq
+            if _claimable(topic):
+                found.add(f"{call} of {call.node}")
+    return found
+
+
+def _claimable(topic: Topic) -> bool:
+    assert topic.queue is not None
+    try:
+        runs, poisoned = choose(topic, topic.queue, 1)
+    except Overloaded:
+        return False
+    return bool(runs or poisoned)
+
+
+def last_batch(engine: Engine) -> int:
+    """The batch that holds the newest event."""
+    log = engine.log
+    return log.pending_batch if getattr(log, "_pending", None) else log.written_batch
+
+
+def all_is_synced(engine: Engine, batch: int) -> None:
+    """A broker that was left alone for its sync interval has made everything durable and seen that was there before."""
+    if engine.log.synced_batch < batch:
+        raise Anomaly("unsynced", f"batch {batch} is not durable, synced are {engine.log.synced_batch}")
+    for topic in engine.state.by_id.values():
+        if topic.config.durability == "fsync" and topic.durable_seq < topic.head_seq:
+            raise Anomaly("unsynced", f"{topic.name} ends at {topic.head_seq}, and can be seen to {topic.durable_seq}")
+
+
+def nobody_holds_for_the_gone(life: Life) -> None:
+    """A long poll that was cancelled holds nothing."""
+    for call in life.calls:
+        topic = life.engine.state.topics.get(call.topic)
+        if call.what != "claim" or not (call.is_cancelled and call.is_alone and call.was_empty) or topic is None:
+            continue
+        if topic.queue is not None and any(lease.node == call.node for lease in topic.queue.in_flight.values()):
+            raise Anomaly("nobody", f"{call} was cancelled, and jobs are held for {call.node}")
+
+
+def log_is_trimmed(engine: Engine) -> None:
+    """A log larger than what it holds justifies does not stay so."""
+    if trim_due(engine):
+        size = sum(segment.used_bytes for segment in engine.log.segments())
+        raise Anomaly("trim", f"the log has {size} bytes for {engine.state.live_bytes} live ones and is not trimmed")
