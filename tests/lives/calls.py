@@ -100,6 +100,8 @@ def check_error(call: str, error: BaseException, *, disk_failed: bool) -> None:
         raise Anomaly("escape", f"{call} raises {error!r}") from error
     if isinstance(error, Corrupt) and call.partition("(")[0] in UNSTOPPABLE:
         raise Anomaly("damage", f"{call} raises {error!r}")
+    if call.startswith(("close", "detach")):
+        raise Anomaly("release", f"{call} raises {error!r}")
     if isinstance(error, Indeterminate) and not disk_failed:
         raise Anomaly("indeterminate", f"{call} raises {error!r}, though the disk did not fail")
 

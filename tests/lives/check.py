@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.broker.engine import Engine
+from tenure.broker.streams import WorkStream
 from tenure.broker.trim import trim_due
 from tenure.core.claim import choose
 from tenure.core.invariants import invariants
@@ -34,6 +35,7 @@ __all__ = [
     "log_time",
     "nobody_holds_for_the_gone",
     "state_holds",
+    "stream_is_bounded",
 ]
 
 
@@ -68,14 +70,14 @@ def fold_agrees(engine: Engine, remembered: list[tuple[Position, bytes]]) -> Non
             _compare("resumed from a checkpoint", resumed, live, now)
 
 
-def fold_agrees_on(disk: SimDisk, settings: Settings) -> None:
+def fold_agrees_on(disk: SimDisk, settings: Settings, now: int) -> None:
     """What a crash left folds to the same state from zero and from every checkpoint beside it."""
     log = FileLog.open(disk, segment_bytes=settings.segment_bytes)
     replayed = folded(State(), list(log.replay()))
     for position, payload in checkpoint.load(disk):
         if log.contains(position):
             resumed = folded(load_checkpoint(payload), list(log.replay(position)))
-            _compare("resumed from a checkpoint", resumed, replayed, replayed.log_ms)
+            _compare("resumed from a checkpoint", resumed, replayed, now)
 
 
 def _compare(what: str, left: State, right: State, now: int) -> None:
@@ -104,10 +106,17 @@ def _ends_alike(what: str, state: State, now: int) -> None:
 # Everybody who waits
 
 
-def hungry(life: Life) -> set[str]:
-    """Who waits on a queue for a job that could be claimed, at this moment."""
-    copied = load_checkpoint(dump_checkpoint(life.engine.state))
-    let_pass(copied, log_time(life.engine))
+def hungry(life: Life, *, by_the_wall: bool = False) -> set[str]:
+    """Who waits on a queue for a job that could be claimed, at this moment.
+
+    The broker may take its time to notice that the wall clock was set; ``by_the_wall`` goes by what it shows now.
+    """
+    copied, now = load_checkpoint(dump_checkpoint(life.engine.state)), log_time(life.engine)
+    if by_the_wall:
+        copied.wall_offset_ms = life.clock.wall_ms() - now
+        for queue in [topic.queue for topic in copied.by_id.values() if topic.queue is not None]:
+            queue.plan(copied.wall_offset_ms)
+    let_pass(copied, now)
     windows = {topic.id for topic in life.broker._pump.coordinator._cohorts}
     found: set[str] = set()
     for call in life.calls:
@@ -138,6 +147,8 @@ def last_batch(engine: Engine) -> int:
 
 def all_is_synced(engine: Engine, batch: int) -> None:
     """A broker that was left alone for its sync interval has made everything durable and seen that was there before."""
+    if engine.log.failed is not None:
+        return
     if engine.log.synced_batch < batch:
         raise Anomaly("unsynced", f"batch {batch} is not durable, synced are {engine.log.synced_batch}")
     for topic in engine.state.by_id.values():
@@ -153,6 +164,13 @@ def nobody_holds_for_the_gone(life: Life) -> None:
             continue
         if topic.queue is not None and any(lease.node == call.node for lease in topic.queue.in_flight.values()):
             raise Anomaly("nobody", f"{call} was cancelled, and jobs are held for {call.node}")
+
+
+def stream_is_bounded(stream: WorkStream) -> None:
+    """A stream that nobody reads keeps no more than it may hold."""
+    unread = sum(len(answer.reply.jobs) for answer in getattr(stream, "_given", ()))
+    if unread > stream.max_count:
+        raise Anomaly("stream", f"{unread} jobs wait in a stream of {stream.max_count} that nobody reads")
 
 
 def log_is_trimmed(engine: Engine) -> None:

@@ -70,12 +70,13 @@ class LifeDisk(SimDisk):
     # Decaying.
 
     def decay(self, random: Random) -> str | None:
-        """Flip a bit in what was written to some segment; the name of its file, or None where there is none yet."""
-        names = [name for name in self.names() if name.endswith(".log") and len(self.content(name)) > HEAD_BYTES]
+        """Flip a bit of what is durable in some segment; the name of its file, or None where nothing is yet."""
+        durable = {name: len(inode.durable) for name, inode in self._inodes.items() if not inode.pending}
+        names = [name for name in sorted(durable) if name.endswith(".log") and durable[name] > HEAD_BYTES]
         if not names:
             return None
         name = random.choice(names)
-        bit = random.randrange(HEAD_BYTES * 8, len(self.content(name)) * 8)
+        bit = random.randrange(HEAD_BYTES * 8, durable[name] * 8)
         self.flip_bit(name, bit)
         self.flips.append((name, bit))
         return name

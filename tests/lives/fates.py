@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from random import Random
 
 from tenure.testing.simdisk import CrashMode
@@ -9,6 +10,7 @@ from tests.lives import check
 from tests.lives.actions import ACTIONS, Action
 from tests.lives.anomaly import Anomaly
 from tests.lives.life import Life
+from tests.lives.scenes import fill_disk, pulse, share
 
 __all__ = ["live"]
 
@@ -42,7 +44,10 @@ def idle(life: Life, random: Random) -> None:
     """Nobody sends anything for a minute; timers alone do what is due."""
     life.say("a minute without commands")
     life.rest()
+    before = check.hungry(life, by_the_wall=True)
     life.run_for(60_000 + life.settings.sync_interval_ms)
+    if not life.is_read_only and (both := before & check.hungry(life, by_the_wall=True)):
+        raise Anomaly("starved", f"{sorted(both)[0]} waits for a minute, and there is a job for it")
     life.rest()
 
 
@@ -98,6 +103,13 @@ def close(life: Life, random: Random) -> None:
 # Looking closely
 
 
+def housekeep(life: Life, random: Random) -> None:
+    life.rest()
+    if not life.is_read_only:
+        pulse(life, random)
+        check.log_is_trimmed(life.engine)
+
+
 def rest(life: Life, random: Random) -> None:
     life.say("rest")
     life.rest()
@@ -124,9 +136,12 @@ FATES: tuple[tuple[str, float, Action], ...] = (
     ("fail", 0.3, fail),
     ("decay", 1, decay),
     ("crash", 1, crash),
-    ("", 0.4, close),
+    ("close", 0.6, close),
     ("", 4, rest),
     ("", 3, inspect),
+    ("", 0.6, housekeep),
+    ("full", 1, fill_disk),
+    ("share", 0.6, share),
 )
 
 
@@ -176,10 +191,13 @@ def end(life: Life) -> None:
         stream.close()
     life.run_for(86_400_000 + 60_000)
     life.rest()
+    pulse(life, life.random)
     check.log_is_trimmed(life.engine)
     drain(life)
     life.look()
     life.rest()
+    gc.collect()
+    life.look()
     life.close()
 
 

@@ -18,7 +18,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.replies import Claim, Produced
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.core.events import Appended, Claimed
-from tenure.errors import TenureError
+from tenure.errors import Overloaded, TenureError
 from tenure.testing.simdisk import CrashMode
 from tests.lives import check
 from tests.lives.anomaly import Anomaly
@@ -71,6 +71,7 @@ class Life:
         self.made = 0
         self.client_seqs: dict[str, int] = {}
         self.is_serving = False
+        self.is_full = False
         self.has_failed = False
         self.was_stopped = False
         self.calls: list[Call] = []
@@ -146,7 +147,7 @@ class Life:
         self.disk = world
         self.witness = self.witness.rewound(survived)
         self.promises = self.promises.rewound(self.witness)
-        check.fold_agrees_on(world.kill(), self.settings)
+        check.fold_agrees_on(world.kill(), self.settings, check.log_time(self.engine))
         self.clock = self.clock.inherit()
         if off_ms is not None:
             self.clock.reboot(off_ms=off_ms)
@@ -162,12 +163,18 @@ class Life:
                 self.loop.turn()
             first.cancel()
             self.loop.settle()
-        self.loop.complete(self.broker.close())
+        try:
+            self.loop.complete(self.broker.close())
+        except TenureError as error:
+            if not self.has_failed:
+                raise Anomaly("close", f"close() raises {error!r}") from error
         self.loop.settle(hurry=True)
         for call in self.calls:
             if not call.task.done():
                 raise Anomaly("hang", f"{call} is not answered by close()")
         self.check_escapes()
+        if self.disk._locked:
+            raise Anomaly("close", "close() came back, and the directory is still locked")
         level = FSYNC if self.has_failed else 0
         self.loop.die()
         self.reopen(self.disk.reborn(None), level, None, 2)
@@ -224,6 +231,8 @@ class Life:
     def _refused(self, name: str, error: Exception, start: int) -> None:
         self.say(f"{name} is refused: {error!r}"[:200])
         check_error(name, error, disk_failed=self.has_failed)
+        if self.is_full and isinstance(error, Overloaded) and error.code == "disk_full" and name[:3] in ("ack", "cla"):
+            raise Anomaly("full", f"{name} is refused on a full disk")
         appended = [noted.event for noted in self.witness.noted[start:] if isinstance(noted.event, Appended)]
         if name.startswith("produce") and any(event.topic == self._id(name[8:-1]) for event in appended):
             raise Anomaly("half done", f"{name} raises {error!r} after it appended")
@@ -242,6 +251,8 @@ class Life:
         error = call.task.exception()
         if error is not None:
             self.say(f"{call} ends with {error!r}"[:200])
+            if call.is_cancelled:
+                raise Anomaly("release", f"{call} was cancelled and raises {error!r}")
             if not isinstance(error, StopAsyncIteration):
                 check_error(str(call), error, disk_failed=self.has_failed)
             return
@@ -303,6 +314,8 @@ class Life:
         """What must hold after every step."""
         self.check_escapes()
         check.state_holds(self.engine, self.witness)
+        for stream in self.streams:
+            check.stream_is_bounded(stream)
 
     def check_escapes(self) -> None:
         if self.loop.escaped:
@@ -312,7 +325,7 @@ class Life:
         """Let the disk catch up: then everybody is answered and fed, and nothing waits to be done."""
         sync_ms, self.disk.sync_ms = self.disk.sync_ms, 0
         self.settle(hurry=True)
-        self._check_answers()
+        self._check_answers([call for call in self.calls if call.wait_ms == 0])
         if not self.is_read_only:
             hungry, batch = check.hungry(self), check.last_batch(self.engine)
             self.run_for(self.settings.sync_interval_ms + 2 * SLACK_MS)
@@ -321,13 +334,13 @@ class Life:
                 raise Anomaly("starved", f"{sorted(both)[0]} waits, and there is a job for it")
             check.all_is_synced(self.engine, batch)
             check.nobody_holds_for_the_gone(self)
-        self._check_answers()
+        self._check_answers(self.calls)
         self.disk.sync_ms = sync_ms
         self.calls = [call for call in self.calls if not call.task.done()]
 
-    def _check_answers(self) -> None:
+    def _check_answers(self, calls: list[Call]) -> None:
         now = self.clock.boot_ms()
-        for call in self.calls:
+        for call in calls:
             if call.is_late(now):
                 raise Anomaly("hang", f"{call} of {call.at_ms} may wait {call.wait_ms} ms and is not answered at {now}")
 
@@ -335,6 +348,7 @@ class Life:
 TRAITS = (
     "cancel",
     "caps",
+    "close",
     "crash",
     "decay",
     "durable leases",
@@ -342,6 +356,7 @@ TRAITS = (
     "full",
     "letters",
     "routers",
+    "share",
     "slow",
     "stop",
     "streams",

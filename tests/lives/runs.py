@@ -32,6 +32,7 @@ def run(seed: int, *, steps: int | Sequence[int], without: Iterable[str] = ()) -
     """Live one seed; None where nothing happened that must not."""
     numbers = list(range(steps)) if isinstance(steps, int) else list(steps)
     life: Life | None = None
+    gc.disable()  # a future reports an exception that nobody asked for when it is collected: always at the end
     with small_thresholds():
         try:
             life = Life(seed, without=without)
@@ -42,6 +43,7 @@ def run(seed: int, *, steps: int | Sequence[int], without: Iterable[str] = ()) -
         finally:
             if life is not None and not life.loop.is_dead:
                 life.loop.die()
+            gc.enable()
     return None
 
 
@@ -62,5 +64,4 @@ def shrink(found: Found, *, without: Iterable[str] = (), tries_max: int = 400) -
             found = shorter
         else:
             size //= 2
-        gc.collect()
     return found
