@@ -210,8 +210,7 @@ def repeat_claim(life: Life, random: Random) -> None:
         left_ms = deadline - check.log_time(life.engine) - random.choice((0, 0, 1, 1, 2, -1))
         if left_ms > 0:
             life.say(f"{left_ms} ms pass")
-            life.clock.pass_by(left_ms)
-            life.was_stopped = True
+            life.stop(left_ms)
             if random.random() < 0.6:
                 produce(life, random)
     _claim(life, name, node, claim_id, random.choice((0, 0, 500)), topic.config.claim_jitter_ms, alone=False)

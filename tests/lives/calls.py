@@ -75,6 +75,7 @@ class Call:
         self.wait_ms = wait_ms
         self.events: list[int] = []
         self.level = 0
+        self.turn = 0
         self.node = ""
         self.was_empty = False
         self.is_cancelled = False
@@ -116,7 +117,7 @@ def check_claim(claim: Claim, witness: Witness, promises: Promises, *, topic_id:
         job = known.jobs.get(stored.seq)
         if job is None or (claim.lease and job.lease != claim.lease):
             continue
-        if job.data != stored.data:
+        if job.data not in (None, stored.data):
             raise Anomaly("payload", f"seq {stored.seq} of {claim.topic} is delivered as {stored.data!r}")
         if claim.lease and job.deliveries != claim.deliveries(stored.seq):
             said = claim.deliveries(stored.seq)
@@ -150,7 +151,7 @@ def check_diff(found: Difference, from_seq: int, witness: Witness, promises: Pro
     for record in found.records if known is not None else ():
         assert known is not None
         job = known.jobs.get(record.seq)
-        if job is not None and job.data != record.data:
+        if job is not None and job.data not in (None, record.data):
             raise Anomaly("payload", f"seq {record.seq} of {found.topic} reads as {record.data!r}")
         if job is not None and known.config.durability == "fsync":
             promises.make(job.born, FSYNC)

@@ -167,10 +167,13 @@ def nobody_holds_for_the_gone(life: Life) -> None:
 
 
 def stream_is_bounded(stream: WorkStream) -> None:
-    """A stream that nobody reads keeps no more than it may hold."""
-    unread = sum(len(answer.reply.jobs) for answer in getattr(stream, "_given", ()))
-    if unread > stream.max_count:
-        raise Anomaly("stream", f"{unread} jobs wait in a stream of {stream.max_count} that nobody reads")
+    """A stream that nobody reads holds no more than it may, and does not keep for ever what it was once given."""
+    queue, given = stream.topic.queue, [answer.reply for answer in getattr(stream, "_given", ())]
+    in_flight = queue.in_flight if queue is not None else {}
+    leases = [(claim.lease, in_flight.get(seq)) for claim in given for seq in claim.seqs]
+    held = sum(lease is not None and lease.number == number for number, lease in leases)
+    if held > stream.max_count or len(leases) > 4 * stream.max_count + 8:
+        raise Anomaly("stream", f"{len(leases)} jobs, {held} held, in an unread stream of {stream.max_count}")
 
 
 def log_is_trimmed(engine: Engine) -> None:

@@ -210,6 +210,7 @@ class Life:
         )
         found = self.broker._state.find(topic) if topic else None
         call.level, call.node, call.on_read_only = level, node, on_read_only
+        call.turn = self.loop.turns
         noted = range(start, len(self.witness.noted))
         call.events = [i for i in noted if isinstance(self.witness.noted[i].event, kinds)]
         call.was_empty = not any(
@@ -294,6 +295,14 @@ class Life:
         raise self.loop.anomaly
 
     # Time
+
+    def stop(self, ms: int) -> None:
+        """Stop the process while things are under way; a call that nobody has awaited yet begins to wait after it."""
+        self.was_stopped = True
+        self.clock.pass_by(ms)
+        for call in self.calls:
+            if call.turn == self.loop.turns:
+                call.at_ms = self.clock.boot_ms()
 
     def turns(self, count: int) -> None:
         for _ in range(count):

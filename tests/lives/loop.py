@@ -8,6 +8,7 @@ Nothing here looks at wall time.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
@@ -106,6 +107,11 @@ class TurnLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass
+
+    def _check_closed(self) -> None:
+        """What is left of a dead process may still ask for a turn when it is collected; it gets none."""
+        if not self.is_dead:
+            super()._check_closed()  # type: ignore[misc]
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
@@ -214,7 +220,9 @@ class TurnLoop(asyncio.BaseEventLoop):
         self.is_dead = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            self.retired.append(task)
+            work = task.get_coro()
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # else Python says that it was never awaited
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()

@@ -84,7 +84,8 @@ def share(life: Life, random: Random) -> None:
         if not all(_poll(life, polls, fed, who) for who in polls):
             break
         name = names[turn % 2]
-        life.call("produce", name, lambda name=name: life.broker.produce(name, [b"0"]))  # type: ignore[misc]
+        if life.call("produce", name, lambda name=name: life.broker.produce(name, [b"0"])) is None:  # type: ignore[misc]
+            break
         life.settle(hurry=True)
     else:
         if not all(fed.values()):

@@ -30,9 +30,12 @@ LOOKS_PER_TURN_MAX = 50_000
 
 
 class Job(msgspec.Struct):
-    """One live record. ``set_by`` is the event that last gave it a deadline, ``born`` the one that appended it."""
+    """One live record. ``set_by`` is the event that last gave it a deadline, ``born`` the one that appended it.
 
-    data: bytes
+    ``data`` is None once the disk has lost it.
+    """
+
+    data: bytes | None
     born: int
     lease: int = 0
     node: str = ""
@@ -251,13 +254,18 @@ class Witness:
     def _check_copies(self, topic: _Topic, seqs: list[int], dest: int, dest_seq: int) -> None:
         for index, seq in enumerate(seqs):
             copy = self.topics[dest].jobs.get(dest_seq + index)
-            if copy is None or copy.data != topic.jobs[seq].data:
+            if copy is None or topic.jobs[seq].data not in (None, copy.data):
                 raise Anomaly("letters", f"seq {seq} of {topic.name} leaves it, and is not in topic {dest}")
 
     def _check_carried(self, topic: _Topic, event: e.Carried) -> None:
+        if getattr(event, "lost", None) is not None:
+            for seq in event.seqs:
+                if seq in topic.jobs:
+                    topic.jobs[seq].data = None
+            return
         for seq, data in zip(event.seqs, _payloads(event.ends, event.blobs, event.plain), strict=True):
             job = topic.jobs.get(seq)
-            if job is not None and job.data != data:
+            if job is not None and job.data not in (None, data):
                 raise Anomaly("carried", f"seq {seq} of {topic.name} is rewritten as something else")
 
     # Comparing with the engine
