@@ -119,7 +119,7 @@ def produce(life: Life, random: Random) -> None:
 
 def _records(life: Life, random: Random, *, is_queue: bool) -> list[bytes | Record]:
     records: list[bytes | Record] = []
-    for _ in range(random.choice((1, 1, 1, 2, 5))):
+    for _ in range(random.choice((1, 1, 1, 2, 5, 12))):
         life.made += 1
         data = b'"%d%s"' % (life.made, b"." * random.choice((0, 0, 30, 200, 900)))
         records.append(data)
@@ -188,7 +188,7 @@ def claim(life: Life, random: Random) -> None:
     wait_ms = random.choice((0, 0, 0, 20, 1_000, 20_000))
     claim_id = f"c{life.made}" if random.random() < 0.4 else None
     options: dict[str, Any] = {
-        "max_count": random.choice((1, 1, 2, 5)),
+        "max_count": random.choice((1, 1, 2, 5, 12)),
         "lease_ms": random.choice((None, None, *LEASES)),
         "auto_ack": random.random() < 0.05,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.broker.engine import Engine
 from tenure.broker.streams import WorkStream
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from tests.lives.life import Life
 
 __all__ = [
+    "Ends",
     "all_is_synced",
+    "ends",
     "fold_agrees",
     "fold_agrees_on",
     "hungry",
-    "last_batch",
     "log_is_trimmed",
     "log_time",
     "nobody_holds_for_the_gone",
@@ -56,17 +57,21 @@ def log_time(engine: Engine) -> int:
 # The same fold three ways
 
 
-def fold_agrees(engine: Engine, remembered: list[tuple[Position, bytes]]) -> None:
-    """The live state, a replay from zero, and every checkpoint with the rest of the log are the same, to the byte."""
+def fold_agrees(engine: Engine, disk: SimDisk, remembered: list[tuple[Position, bytes]]) -> None:
+    """The live state, a replay from zero, and every checkpoint with the rest of the log are the same, to the byte.
+
+    ``disk`` is a copy of the one that the engine writes to: a log that is replayed may write.
+    """
     now = log_time(engine)
     live = load_checkpoint(dump_checkpoint(engine.state))
     _same("live and written out", live, engine.state, engine.state.log_ms)
     _ends_alike("written out and read back", live, now)
-    replayed = folded(State(), list(engine.log.replay()))
+    log = FileLog.open(disk, segment_bytes=engine.settings.segment_bytes)
+    replayed = folded(State(), list(log.replay()))
     _compare("replayed from zero", replayed, live, now)
     for position, payload in remembered:
-        if engine.log.contains(position):
-            resumed = folded(load_checkpoint(payload), list(engine.log.replay(position)))
+        if log.contains(position):
+            resumed = folded(load_checkpoint(payload), list(log.replay(position)))
             _compare("resumed from a checkpoint", resumed, live, now)
 
 
@@ -139,21 +144,30 @@ def _claimable(topic: Topic) -> bool:
     return bool(runs or poisoned)
 
 
-def last_batch(engine: Engine) -> int:
-    """The batch that holds the newest event."""
+class Ends(NamedTuple):
+    """How far the log and each topic reach."""
+
+    batch: int
+    heads: dict[int, int]
+
+
+def ends(engine: Engine) -> Ends:
+    """Note what is there now."""
     log = engine.log
-    return log.pending_batch if getattr(log, "_pending", None) else log.written_batch
+    batch = log.pending_batch if getattr(log, "_pending", None) else log.written_batch
+    return Ends(batch, {topic.id: topic.head_seq for topic in engine.state.by_id.values()})
 
 
-def all_is_synced(engine: Engine, batch: int) -> None:
-    """A broker that was left alone for its sync interval has made everything durable and seen that was there before."""
+def all_is_synced(engine: Engine, before: Ends) -> None:
+    """A broker that was left alone for its sync interval has made durable, and shows, what was there before."""
     if engine.log.failed is not None:
         return
-    if engine.log.synced_batch < batch:
-        raise Anomaly("unsynced", f"batch {batch} is not durable, synced are {engine.log.synced_batch}")
+    if engine.log.synced_batch < before.batch:
+        raise Anomaly("unsynced", f"batch {before.batch} is not durable, synced are {engine.log.synced_batch}")
     for topic in engine.state.by_id.values():
-        if topic.config.durability == "fsync" and topic.durable_seq < topic.head_seq:
-            raise Anomaly("unsynced", f"{topic.name} ends at {topic.head_seq}, and can be seen to {topic.durable_seq}")
+        head = before.heads.get(topic.id, 0)
+        if topic.config.durability == "fsync" and topic.durable_seq < head:
+            raise Anomaly("unsynced", f"{topic.name} went to {head}, and can be seen to {topic.durable_seq}")
 
 
 def nobody_holds_for_the_gone(life: Life) -> None:

@@ -121,7 +121,7 @@ def inspect(life: Life, random: Random) -> None:
     engine = life.engine
     if life.is_read_only or life.disk.flips or getattr(engine.log, "_pending", None):
         return
-    check.fold_agrees(engine, life.remembered)
+    check.fold_agrees(engine, life.disk.kill(), life.remembered)
     if random.random() < 0.5:
         life.remembered = [*life.remembered, (engine.log.position(), engine.checkpoint())][-3:]
 

@@ -336,12 +336,12 @@ class Life:
         self.settle(hurry=True)
         self._check_answers([call for call in self.calls if call.wait_ms == 0])
         if not self.is_read_only:
-            hungry, batch = check.hungry(self), check.last_batch(self.engine)
+            hungry, ends = check.hungry(self), check.ends(self.engine)
             self.run_for(self.settings.sync_interval_ms + 2 * SLACK_MS)
             self.settle(hurry=True)
             if both := hungry & check.hungry(self):
                 raise Anomaly("starved", f"{sorted(both)[0]} waits, and there is a job for it")
-            check.all_is_synced(self.engine, batch)
+            check.all_is_synced(self.engine, ends)
             check.nobody_holds_for_the_gone(self)
         self._check_answers(self.calls)
         self.disk.sync_ms = sync_ms

@@ -14,7 +14,7 @@ __all__ = ["random_settings", "small_thresholds"]
 
 #: Where a threshold is a constant of a module, it is lowered for as long as lives run.
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
-    ("tenure.core.queue", "_STALE_MIN", 4),
+    ("tenure.core.queue", "_STALE_MIN", 1),
     ("tenure.core.queue", "HISTORIES_KEPT", 5),
     ("tenure.core.queue", "DELIVERIES_KEPT", 2),
     ("tenure.core.invariants", "HISTORIES_KEPT", 5),
