@@ -26,7 +26,7 @@ class LifeDisk(SimDisk):
         self.sync_ms = 0
         self.stall: Callable[[str, int], None] = lambda what, ms: None
         self.failing: str | None = None
-        self.flips: list[tuple[str, int]] = []
+        self.flips: list[tuple[str, int, int]] = []
 
     def adopt(self, world: SimDisk) -> None:
         """Take over the files of a world that came up after a crash: this disk is that world from now on."""
@@ -78,12 +78,13 @@ class LifeDisk(SimDisk):
         name = random.choice(names)
         bit = random.randrange(HEAD_BYTES * 8, durable[name] * 8)
         self.flip_bit(name, bit)
-        self.flips.append((name, bit))
+        self.flips.append((name, bit, self.content(name)[bit >> 3]))
         return name
 
     def heal(self) -> None:
         """Flip everything back: a process that starts on damage refuses to, and a life should go on."""
-        for name, bit in self.flips:
-            if name in self._inodes:
+        for name, bit, decayed in self.flips:
+            content = self.content(name) if name in self._inodes else b""
+            if content[bit >> 3 : (bit >> 3) + 1] == bytes((decayed,)):  # else something was written over it
                 self.flip_bit(name, bit)
         self.flips = []
