@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from random import Random
 
+import msgspec
 import pytest
 
 from tenure import Broker
@@ -332,6 +333,53 @@ def test_fault_7_14_a_flip_met_while_running_costs_its_own_jobs_and_no_others() 
     session.sync()
     with pytest.raises(Corrupt):
         reopened(session.disk.crash("lost"), session)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"ttl_ms": 1_000},
+        {"cap_records": 3},
+        {"cap_bytes": 600, "discard": "reject"},
+        {"max_deliveries": 1, "dead_letter": "dead"},
+        {"max_deliveries": 1, "dead_letter": "dead", "dlq_strategy": "block_and_dlq"},
+    ],
+    ids=["ttl", "cap", "full", "letters", "letters and parked"],
+)
+@pytest.mark.parametrize("acked", [False, True], ids=["alone", "beside one that was acked"])
+async def test_fault_7_14_one_damaged_record_stops_no_command_and_no_trimming(
+    config: dict[str, object], acked: bool
+) -> None:
+    """Faults 7, 14: of a topic with a TTL, a cap or dead letters, on a log that is trimmed all the while."""
+    disk, clock = SimDisk(1), ManualClock()
+    settings = msgspec.structs.replace(SETTINGS, frame_cache_bytes=1)
+    marker = b'"the one that decays"'
+    async with await Broker.open(disk, clock=clock, settings=settings) as broker:
+        await broker.put_topic("q", {"type": "queue", "lease_ms": 500, **config})
+        await broker.produce("q", [b"0", marker])
+        if acked:
+            await broker.ack("q", node="w", seqs=(await broker.claim("q", node="w")).seqs)
+    async with await Broker.open(disk, clock=clock, settings=settings) as broker:
+        flip(disk, marker)
+        clock.advance(900)
+        for number in range(60):
+            await broker.produce("q", [b"%d" % number])
+            claim = await broker.claim("q", node="w", max_count=2)
+            if claim.jobs:
+                await broker.ack("q", node="w", seqs=claim.seqs[:1])
+            await broker.produce("busy", [b"." * 1_500], config={"durability": "fsync"})
+            await broker.delete_records("busy", before_seq=1 << 40)
+            clock.advance(600)
+            assert broker.topic("q").head_seq >= number
+            assert len(broker._engine.log.segments()) < 12, "trimming goes on"
+        await broker.delete_records("q", before_seq=1 << 40)
+        assert broker.topic("q").count == 0
+
+
+def flip(disk: SimDisk, marker: bytes) -> None:
+    for name in disk.names():
+        if name.endswith(".log") and marker in disk.content(name):
+            disk.flip_bit(name, (disk.content(name).index(marker) + 3) * 8)
 
 
 @pytest.mark.parametrize("number", [5, 17])

@@ -10,12 +10,14 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from tenure import Broker, Settings
+from tenure.broker import trim, upkeep
+from tenure.broker.engine import Engine
 from tenure.core.events import KINDS, Evicted
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 from tenure.testing.clock import ManualClock
@@ -127,7 +129,8 @@ async def test_fault_12_a_full_disk_is_a_clear_error_and_acks_and_reads_go_on() 
         assert again.topic("q").count == count - 1
 
 
-async def test_fault_12_it_recovers_by_itself_once_acks_have_made_room() -> None:
+@pytest.mark.parametrize("each", [1, 15])
+async def test_fault_12_it_recovers_by_itself_once_acks_have_made_room(each: int) -> None:
     """Fault 12: acking is enough; old segments are dropped from what was kept for that, and appends work again."""
     settings = msgspec.structs.replace(SETTINGS, segment_bytes=1 << 14)
     disk = SimDisk(1, capacity_bytes=8 * settings.segment_bytes)
@@ -135,8 +138,8 @@ async def test_fault_12_it_recovers_by_itself_once_acks_have_made_room() -> None
         await broker.put_topic("q", QUEUE)
         for _ in range(3):
             count = await fill(broker)
-            assert count > 150
-            while (claim := await soon(broker.claim("q", node="w", max_count=15))).jobs:
+            assert count > 100
+            while (claim := await soon(broker.claim("q", node="w", max_count=each))).jobs:
                 await soon(broker.ack("q", node="w", seqs=claim.seqs))
         await broker.produce("q", payloads(1))
     async with opened(disk.crash("lost"), settings=settings) as again:
@@ -261,10 +264,15 @@ async def test_fault_13_a_drop_that_cannot_be_synced_is_told_to_those_who_wait()
 
 
 class SlowDisk(SimDisk):
-    """A disk whose syncs, while it is held, wait for a test to let them go."""
+    """A disk whose syncs, while it is held, wait for a test to let them go.
+
+    One on the loop's own thread cannot wait, or the test would stand still with it: it is noted in ``stalls``.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
+        self.stalls: list[str] = []
+        self._free_count = 0
         self._gate = threading.Event()
         self._gate.set()
         self.asked = threading.Event()
@@ -273,14 +281,29 @@ class SlowDisk(SimDisk):
         self.asked.clear()
         self._gate.clear()
 
+    def hold_behind(self, count: int) -> None:
+        """Hold, once this many more syncs of the thread have gone through."""
+        self._free_count = count
+        self.hold()
+
     def let_go(self) -> None:
         self._gate.set()
 
     def sync(self, file: int) -> None:
+        self._wait("sync")
+        super().sync(file)
+
+    def sync_dir(self, name: str) -> None:
+        self._wait("sync_dir")
+        super().sync_dir(name)
+
+    def _wait(self, call: str) -> None:
         if threading.current_thread() is not threading.main_thread():
             self.asked.set()
-            assert self._gate.wait(30)
-        super().sync(file)
+            self._free_count -= 1
+            assert self._free_count >= 0 or self._gate.wait(30)
+        elif not self._gate.is_set():
+            self.stalls.append(call)
 
     async def syncing(self) -> None:
         """Wait until a sync is under way."""
@@ -385,11 +408,67 @@ async def test_fault_15_a_slow_disk_pushes_back_and_memory_stays_bounded() -> No
         await soon(broker.produce("q", payloads(1)))
 
 
-async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_synced_first() -> None:
-    """A drop syncs too, at its own time: whoever waited for that batch must hear of it."""
-    async with opened(SimDisk(1)) as broker:
+async def test_fault_15_the_loop_does_not_wait_for_a_sync_where_the_log_goes_on_in_a_new_segment() -> None:
+    """Fault 15: everybody would stand still with it, and workers whose heartbeat came in time would lose their jobs."""
+    async with slowed() as (broker, disk, _):
         await broker.put_topic("q", QUEUE)
-        await turn_over(broker)
+        disk.hold()
+        answers = [asyncio.ensure_future(_await(broker.produce("q", payloads(1, size=900)))) for _ in range(9)]
+        await disk.syncing()
+        disk.let_go()
+        await soon(asyncio.gather(*answers))
+        assert disk.stalls == []
+
+
+async def test_fault_15_the_loop_does_not_wait_for_a_sync_where_an_old_segment_goes() -> None:
+    async with slowed() as (broker, disk, _):
+        await broker.put_topic("q", QUEUE)
+        for _ in range(12):
+            await soon(broker.produce("q", payloads(1, size=900)))
+        broker.delete_records("q", before_seq=1 << 40)
+        disk.hold_behind(1)
+        oldest = disk.names()[0]
+        producing = asyncio.ensure_future(_await(broker.produce("q", payloads(1))))
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        disk.let_go()
+        await soon(producing)
+        await soon(broker.synced())
+        assert disk.stalls == []
+    assert oldest not in disk.names(), "something was dropped"
+
+
+async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_synced_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A drop syncs too: whoever waited for that batch hears of it then, from no timer and no later command."""
+    settings = msgspec.structs.replace(SETTINGS, sync_interval_ms=3_600_000)
+    answers: list[asyncio.Future[None]] = []
+    dropped: list[int] = []
+    real: Any = trim.trim_step
+
+    def step(engine: Engine) -> Any:
+        """Take a step in a turn in which somebody has just begun to wait; after a drop, nobody sends anything more."""
+        answer = broker.produce("r", payloads(1))
+        assert answer.gate is not None
+        answers.append(answer.gate.wait(answer.batch, answer.level))
+        segments = len(engine.log.segments())
+        more = real(engine)
+        dropped.extend(range(len(engine.log.segments()), segments))
+        return more
+
+    monkeypatch.setattr(upkeep, "trim_step", step)
+    async with opened(SimDisk(1), settings=settings) as broker:
+        for name in ("q", "r"):
+            await broker.put_topic(name, QUEUE)
+        for _ in range(200):
+            await soon(broker.produce("q", payloads(2, size=400)))
+            if not dropped:
+                await soon(broker.delete_records("q", before_seq=1 << 40))
+            if dropped:
+                break
+        assert dropped
+        await soon(asyncio.gather(*answers))
 
 
 # Fault 17
