@@ -142,7 +142,7 @@ class Engine:
             now = self._after_reboot(wall_ms)
         self._log_base, self._boot_base = now, boot_ms
         self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now), 0)
-        self.log.sync()
+        self.synced_batch = self.log.sync()
 
     def _after_reboot(self, wall_ms: int) -> int:
         """Log time as the wall clock tells it, which is all there is after a reboot, within a bound.
