@@ -222,6 +222,24 @@ async def test_live_leases_are_listed_with_what_they_hold(broker: Broker, clock:
     assert broker.leases("q").items == []
 
 
+async def test_a_lease_whose_jobs_were_extended_apart_is_shown_with_their_earliest_deadline(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=4)
+    begin = clock.wall_ms()
+    claim = await broker.claim("q", node="a", max_count=4, lease_ms=1000, claim_id="c")
+    await broker.extend("q", node="a", seqs=[1], lease_ms=9000)
+    await broker.extend("q", node="a", seqs=[3], lease_ms=5000)
+    for held, deadline in (([1, 2, 3, 4], begin + 1000), ([1, 3], begin + 5000)):
+        (listed,) = broker.leases("q").items
+        (drawn,) = broker.strip("q")["leases"]
+        again = await broker.claim("q", node="a", claim_id="c")
+        assert (listed["deadline"], listed["seqs"]) == (deadline, held)
+        assert (drawn["deadline"], drawn["seqs"], drawn["held"]) == (deadline, held, len(held))
+        assert (again.lease, again.deadline, again.seqs) == (claim.lease, deadline, held)
+        await broker.ack("q", node="a", seqs=[2, 4])
+
+
 async def test_listing_names_does_not_hold_back_the_time_for_the_rest_of_the_turn(broker: Broker, clock: ManualClock):
     """A list takes no time of its own: what follows in the same turn must not see that of the last command."""
     await broker.put_topic("q", {"type": "queue"})

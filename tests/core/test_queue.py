@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.core import queue as queue_module
 from tenure.core.backoff import Backoff
 from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Delivery, Ended, Lease, Queue
-from tenure.core.ranges import count
+from tenure.core.ranges import count, each
+from tests.core.steps import count_steps
 
 
 def hold(queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w") -> Lease:
@@ -91,6 +93,115 @@ def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
     assert queue.claims == {"claim": 1}
     pass_time(queue, 201)
     assert queue.claims == {}
+
+
+def test_the_deadline_of_a_lease_is_the_earliest_of_the_jobs_that_it_still_holds() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 4], deadline=100)
+    assert queue.deadline(1) == 100
+    queue.extend([2, 1], deadline=300)
+    queue.extend([3, 1], deadline=200)
+    assert queue.deadline(1) == 100
+    for seq in (1, 4):
+        queue.let_go(seq)
+    assert (queue.deadline(1), queue.held(1), queue.held_count(1)) == (200, [2, 3], 2)
+    queue.let_go(3)
+    assert (queue.deadline(1), queue.held(1), queue.held_count(1)) == (300, [2], 1)
+    queue.let_go(2)
+    assert (queue.held(1), queue.held_count(1), queue.parts) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("extended", [[1, 1], [2, 3], [1, 3], [1, 1, 4, 1]])
+def test_the_jobs_that_an_extend_leaves_out_keep_their_deadline(extended: list[int]) -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 4], deadline=100)
+    queue.extend(extended, deadline=300)
+    rest = [seq for seq in (1, 2, 3, 4) if seq not in each(extended)]
+    assert [list(each(ended.runs)) for ended in pass_time(queue, 101)] == [rest]
+    assert [ended.runs for ended in pass_time(queue, 301)] == [extended]
+    assert (queue.leases, queue.parts) == ({}, 0)
+
+
+def in_parts(lease_count: int, jobs_each: int, *, deadline: int = 200) -> Queue:
+    """A queue whose every job was extended by itself."""
+    queue = Queue()
+    for number in range(lease_count):
+        hold(queue, number + 1, [number * jobs_each + 1, jobs_each])
+    for seq in range(1, lease_count * jobs_each + 1):
+        queue.extend([seq, 1], deadline=deadline)
+    return queue
+
+
+def test_an_extend_of_one_job_costs_the_same_however_many_were_extended_before() -> None:
+    queue = Queue()
+    for number in range(20):
+        hold(queue, number + 1, [number * 1_000 + 1, 1_000])
+
+    def extend(lo: int, hi: int) -> None:
+        for seq in range(lo, hi):
+            queue.extend([seq, 1], deadline=1_000 + seq)
+
+    extend(1, 10)
+    first = count_steps(lambda: extend(10, 110))
+    extend(110, 19_800)
+    assert count_steps(lambda: extend(19_800, 19_900)) < 1.1 * first
+    again = count_steps(lambda: extend(10, 110))
+    assert again < 1.1 * first
+
+
+@pytest.mark.parametrize("extended", [False, True], ids=["that run out", "that are watched again"])
+def test_parts_that_meet_their_deadline_together_cost_the_same_each(
+    extended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_module, "_STALE_MIN", 100)
+
+    def steps(lease_count: int) -> int:
+        queue = in_parts(lease_count, 50)
+        if extended:
+            for seq in range(1, lease_count * 50 + 1):
+                queue.extend([seq, 1], deadline=500)
+        counted = count_steps(lambda: pass_time(queue, 201))
+        assert len(queue.in_flight) == (lease_count * 50 if extended else 0)
+        return counted
+
+    assert steps(80) < 1.1 * 8 * steps(10)
+
+
+def test_parts_of_a_shrinking_lease_are_ranked_at_a_cost_of_the_jobs_they_hold() -> None:
+    """Each extend leaves out one job more: were that job's part to keep the runs of all, ranking would be quadratic."""
+
+    def steps(jobs: int) -> int:
+        queue = Queue()
+        hold(queue, 1, [1, jobs], deadline=100)
+        for left in range(jobs - 1, 0, -1):
+            queue.extend([1, left], deadline=200)
+        return count_steps(lambda: pass_time(queue, 201))
+
+    assert steps(400) < 1.2 * 4 * steps(100)
+
+
+def test_parts_that_ended_early_do_not_pile_up_until_their_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_STALE_MIN", 50)
+    queue = Queue()
+    for number in range(1, 1_001):
+        hold(queue, number, [10 * number, 10], deadline=86_400_000 + number)
+        for seq in range(10 * number, 10 * number + 9):
+            queue.extend([seq, 1], deadline=80_000_000 + seq)
+            queue.let_go(seq)
+        assert queue.watches <= 2 * (queue.parts + 1) + 51
+        assert len(queue.deadlines) == len(queue.watched) <= queue.watches
+    ended = pass_time(queue, 10**9)
+    assert [runs[0] for _, _, _, runs in ended] == [10 * number + 9 for number in range(1, 1_001)]
+
+
+def test_a_part_that_is_watched_twice_under_one_deadline_ends_once() -> None:
+    queue = Queue()
+    hold(queue, 1, [1, 2], deadline=300)
+    for deadline in (100, 300):
+        queue.extend([1, 2], deadline=deadline)
+    assert pass_time(queue, 101) == []
+    assert pass_time(queue, 301) == [Ended(1, "w", 300, [1, 2])]
+    assert (queue.watches, queue.watched, queue.parts) == (0, {}, 0)
 
 
 def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:

@@ -8,6 +8,8 @@ import pytest
 from tenure import Record, Settings
 from tenure.broker import appends, leases, letters, reads, routing, topics
 from tenure.broker.engine import Engine
+from tenure.core import queue as queue_module
+from tenure.core.invariants import invariants
 from tenure.core.queue import Ended
 from tenure.core.snapshot import (
     dump_checkpoint,
@@ -20,6 +22,7 @@ from tenure.core.snapshot import (
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
+from tests.core.steps import count_steps
 
 
 @pytest.fixture
@@ -113,6 +116,50 @@ def test_two_roads_to_the_same_state_give_the_same_bytes() -> None:
         return dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)
 
     assert build([[1, 2, 3, 5]]) == build([[5], [3], [2, 1]])
+
+
+def extended_one_by_one(lease_count: int, jobs_each: int) -> Engine:
+    engine = Engine(MemoryLog(), clock=ManualClock(), settings=Settings())
+    engine.recover()
+    topics.put_topic(engine, "q", {"type": "queue", "lease_ms": 60_000})
+    appends.produce(engine, "q", [b"x"] * lease_count * jobs_each)
+    for _ in range(lease_count):
+        for seq in leases.claim(engine, "q", node="a", max_count=jobs_each).reply.seqs:
+            leases.extend(engine, "q", node="a", seqs=[seq], lease_ms=60_000)
+    return engine
+
+
+def test_jobs_that_were_extended_one_by_one_come_back_after_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_STALE_MIN", 10)
+    engine = extended_one_by_one(3, 40)
+    loaded = load_checkpoint(dump_checkpoint(engine.state))
+    invariants(loaded)
+    based = State()
+    based.add_topic(load_topic(dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)))
+    for state in (engine.state, loaded, based):
+        state.pass_time(state.topics["q"], engine.state.log_ms + 10**9)
+        queue = state.topics["q"].queue
+        assert queue is not None
+        assert (len(queue.in_flight), list(queue.reclaim)) == (0, list(range(1, 121)))
+
+
+def test_a_restore_of_jobs_extended_one_by_one_costs_the_same_for_each() -> None:
+    few, many = (dump_checkpoint(extended_one_by_one(count, 50).state) for count in (5, 40))
+    assert count_steps(lambda: load_checkpoint(many)) < 1.1 * 8 * count_steps(lambda: load_checkpoint(few))
+
+
+def test_the_parts_of_a_lease_are_written_in_an_order_that_does_not_depend_on_how_they_came_to_be() -> None:
+    def build(*extends: list[int]) -> bytes:
+        engine = extended_one_by_one(1, 1)
+        appends.produce(engine, "q", [b"x"] * 6)
+        leases.claim(engine, "q", node="a", max_count=6, claim_id="c")
+        for seqs in extends:
+            leases.extend(engine, "q", node="a", seqs=seqs, lease_ms=90_000 + len(seqs))
+        leases.ack(engine, "q", node="a", seqs=[2])
+        return dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)
+
+    assert build([3, 4], [7]) == build([7], [3, 4])
+    assert build([3, 4, 5, 6, 7], [6]) == build([6], [3, 4, 5, 6, 7], [6])
 
 
 def test_what_is_no_checkpoint_is_not_taken_for_one(engine: Engine) -> None:

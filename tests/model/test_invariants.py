@@ -89,6 +89,14 @@ def break_left(topic: Topic, queue: Queue) -> None:
     queue.in_flight[3].left += 1
 
 
+def break_apart(topic: Topic, queue: Queue) -> None:
+    next(iter(queue.leases.values())).apart += 1
+
+
+def break_parts(topic: Topic, queue: Queue) -> None:
+    queue.parts += 1
+
+
 def break_leases(topic: Topic, queue: Queue) -> None:
     queue.leases.clear()
 

@@ -301,7 +301,7 @@ class QueueMachine(EngineMachine):
         assert reply.lease == lease
         assert reply.seqs == [job.seq for job in jobs]
         assert [reply.deliveries(job.seq) for job in jobs] == [job.deliveries for job in jobs]
-        assert reply.deadline - self.engine.state.wall_offset_ms in {job.deadline for job in jobs}
+        assert reply.deadline - self.engine.state.wall_offset_ms == min(job.deadline for job in jobs)
 
     # Settling
 

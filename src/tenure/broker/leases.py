@@ -136,14 +136,17 @@ def _take_readable(engine: Engine, topic: Topic, runs: list[int], *, now: int) -
 
 
 def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Answer[Claim]:
-    """The same claim again, whose answer was lost: the same jobs, lease and deadline, and no delivery counted."""
+    """The same claim again, whose answer was lost: the same jobs and lease, and no delivery counted.
+
+    Where jobs were extended apart, the deadline is the earliest of theirs.
+    """
     lease = queue.leases[number]
     if lease.node != node:
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
     jobs = engine.reader.records(topic, to_runs(held))
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
-    deadline = lease.deadline + engine.state.wall_offset_ms
+    deadline = queue.deadline(number) + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
     return Answer(reply, engine.write(), _lease_level(topic), engine.gate)
 

@@ -266,7 +266,7 @@ def state_of(queue: Queue, seq: int) -> str:
 
 
 def leases(engine: Engine, name: str, *, limit: int = 100, cursor: str | None = None) -> Page:
-    """Live leases by number: who holds how many jobs, since when and until when."""
+    """Live leases by number: who holds which jobs, since when, and when the first of them comes back."""
     topic, queue = engine.state.queue(name)
     limit, after = clamp_limit(limit, engine.settings), after_number(cursor)
     engine.pass_time(topic, engine.now())
@@ -277,7 +277,7 @@ def leases(engine: Engine, name: str, *, limit: int = 100, cursor: str | None = 
             "lease_id": lease_id(number),
             "node": queue.leases[number].node,
             "since": queue.leases[number].since + offset,
-            "deadline": queue.leases[number].deadline + offset,
+            "deadline": queue.deadline(number) + offset,
             "seqs": queue.held(number),
         }
         for number in numbers[:limit]

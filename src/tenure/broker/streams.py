@@ -62,13 +62,7 @@ class WorkStream:
             del self._numbers[number]
         if self._is_mute:
             return 0
-        held = 0
-        for number in self._numbers:
-            part = queue.leases.get(number)
-            while part is not None:
-                held += part.left
-                part = part.sibling
-        return max(0, self.max_count - held)
+        return max(0, self.max_count - sum(map(queue.held_count, self._numbers)))
 
     def give(self, answer: Answer[Claim]) -> bool:
         """Take in a claim."""

@@ -87,19 +87,11 @@ def _described(engine: Engine, queue: Queue, seqs: list[int]) -> list[dict[str, 
 
 def _lease(queue: Queue, lease: Lease, offset: int) -> dict[str, Any]:
     """One lease: how many jobs it still holds, and the first of them. Parts that were extended apart count together."""
-    held, seqs, part = 0, list[int](), lease
-    while True:
-        held += part.left
-        still = (seq for seq in each(part.runs) if queue.in_flight.get(seq) is part)
-        seqs += islice(still, _SEQS_SHOWN - len(seqs))
-        if part.sibling is None:
-            break
-        part = part.sibling
     return {
         "lease_id": lease_id(lease.number),
         "node": lease.node,
         "since": lease.since + offset,
-        "deadline": lease.deadline + offset,
-        "held": held,
-        "seqs": sorted(seqs),
+        "deadline": queue.deadline(lease.number) + offset,
+        "held": queue.held_count(lease.number),
+        "seqs": list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
     }

@@ -114,25 +114,33 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
 
 
 def _check_leases(queue: Queue) -> None:
-    parts: dict[int, Lease] = {}
-    claims: dict[str, int] = {}
+    parts: dict[Lease, list[int]] = {}
+    for seq, part in queue.in_flight.items():
+        parts.setdefault(part, []).append(seq)
+    apart = dict.fromkeys(queue.leases, 0)
+    for part, seqs in parts.items():
+        _check_part(queue, part, seqs)
+        apart[part.number] += len(seqs) if part.first is not None else 0
+    assert queue.parts == len(parts), f"{queue.parts} parts of leases are counted, {len(parts)} hold jobs"
     for number, first in queue.leases.items():
-        part: Lease | None = first
-        while part is not None:
-            parts[id(part)] = part
-            held = [seq for seq in each(part.runs) if queue.in_flight.get(seq) is part]
-            assert part.left == len(held) > 0, f"lease {number:#x} counts {part.left} jobs and holds {held}"
-            assert (part.number, part.node) == (number, first.node), f"parts of lease {number:#x} do not fit together"
-            assert part.queued <= part.deadline, f"lease {number:#x} is watched too late"
-            watched = queue.watched.get(part.queued, ())
-            assert any(lease is part for lease in watched), f"nothing watches for the end of lease {number:#x}"
-            part = part.sibling
-        if first.claim_id is not None:
-            claims[first.claim_id] = number
-    assert all(id(lease) in parts for lease in queue.in_flight.values()), "a job is held by a lease that is over"
-    assert sum(part.left for part in parts.values()) == len(queue.in_flight), "leases and jobs in flight do not add up"
-    assert sorted(queue.deadlines) == sorted(queue.watched), "deadlines and what is watched under them differ"
+        assert (first.number, first.first) == (number, None), f"lease {number:#x} is not the part it started as"
+        assert first.apart == apart[number], f"lease {number:#x} counts {first.apart} jobs apart of {apart[number]}"
+        assert first.left + first.apart, f"lease {number:#x} is over and still known"
+    claims = {first.claim_id: number for number, first in queue.leases.items() if first.claim_id is not None}
     assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
+    assert sorted(queue.deadlines) == sorted(queue.watched), "deadlines and what is watched under them differ"
+    watches = sum(map(len, queue.watched.values()))
+    assert queue.watches == watches, f"{queue.watches} watches are counted, there are {watches}"
+
+
+def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
+    number, first = part.number, queue.leases.get(part.number)
+    assert first is (part.first or part), f"a job is held by lease {number:#x}, which is over"
+    assert part.left == len(seqs), f"lease {number:#x} counts {part.left} jobs and holds {sorted(seqs)}"
+    assert set(seqs) <= set(each(part.runs)) <= set(each(first.runs)), f"lease {number:#x} holds more than its runs"
+    assert part.node == first.node, f"parts of lease {number:#x} do not fit together"
+    assert part.queued <= part.deadline, f"lease {number:#x} is watched too late"
+    assert part in queue.watched.get(part.queued, ()), f"nothing watches for the end of lease {number:#x}"
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:

@@ -37,6 +37,8 @@ def acked(state: State, event: Acked, location: int) -> None:
         for seq in range(lo, lo + n):
             lease = in_flight.pop(seq)
             lease.left -= 1
+            if lease.first is not None:
+                lease.first.apart -= 1
             if not lease.left:
                 queue.end(lease)
         topic.count -= n

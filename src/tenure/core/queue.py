@@ -27,12 +27,17 @@ DELIVERIES_KEPT: Final = 32
 """How many deliveries of one job are kept."""
 _LOW: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
+"""How many entries that mean nothing any more a heap may hold beside as many as it has living ones."""
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
-    """One claim's hold on jobs. ``left`` counts those still held; ``queued`` is the deadline it is watched under.
+    """A part of one claim's hold on jobs: those with one deadline. ``left`` counts the jobs that it still holds.
 
-    An extend of only some of the jobs splits them off into a lease of the same number, reached through ``sibling``.
+    A claim starts as one part. An extend of only some of its jobs splits off a part of the same number, whose ``first``
+    is the part that the claim started as. That one stays in ``Queue.leases`` until the last part has ended, even when
+    it holds nothing itself; its ``runs`` cover the whole claim, and ``apart`` counts the jobs of all split-off parts.
+    It does not refer to them: the garbage collector does not track leases, so they may not form a cycle.
+    ``queued`` is the deadline under which the part is watched, and 0 before it is.
     """
 
     number: int
@@ -42,7 +47,8 @@ class Lease(msgspec.Struct, gc=False, eq=False):
     left: int
     runs: list[int]
     claim_id: str | None = None
-    sibling: Lease | None = None
+    first: Lease | None = None
+    apart: int = 0
     queued: int = 0
 
 
@@ -72,7 +78,8 @@ class Queue:
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``seasoned_max`` is the highest seq that was appended
     with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
-    ``watched`` holds leases by the deadline they are watched under, ``watches`` counts them, ended ones included.
+    ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
+    under, ``watches`` counts them, ended ones included.
     """
 
     __slots__ = (
@@ -90,6 +97,7 @@ class Queue:
         "leases",
         "next_at",
         "parked",
+        "parts",
         "reclaim",
         "seasoned_max",
         "uniques",
@@ -108,6 +116,7 @@ class Queue:
         self.next_at = NEVER
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
+        self.parts = 0
         self.deadlines: list[int] = []
         self.watched: dict[int, list[Lease]] = {}
         self.watches = 0
@@ -140,6 +149,7 @@ class Queue:
         self.leases[lease.number] = lease
         if lease.claim_id is not None:
             self.claims[lease.claim_id] = lease.number
+        self.parts += 1
         self._watch(lease)
 
     def _count_again(self, runs: list[int]) -> None:
@@ -162,78 +172,116 @@ class Queue:
         else:
             watched.append(lease)
         self.watches += 1
-        if self.watches > _STALE_MIN and self.watches > 2 * len(self.leases) + _STALE_MIN:
+        if self.watches > _STALE_MIN and self.watches > 2 * self.parts + _STALE_MIN:
             self._forget_ended()
 
     def _forget_ended(self) -> None:
-        """Leases that ended early are still watched: let go of them once they outnumber the living."""
-        living = [part for first in self.leases.values() for part in _chain(first)]
-        self.watched = {}
-        for lease in living:
-            self.watched.setdefault(lease.queued, []).append(lease)
+        """Stop watching parts that ended early, or that are watched under another deadline by now.
+
+        It runs once they outnumber the living, so that a watch costs the same however many there are.
+        """
+        for deadline, watched in list(self.watched.items()):
+            living = dict.fromkeys([part for part in watched if part.left and part.queued == deadline])
+            self.watches -= len(watched) - len(living)
+            if living:
+                self.watched[deadline] = list(living)
+            else:
+                del self.watched[deadline]
         self.deadlines = sorted(self.watched)
-        self.watches = len(living)
 
     def held(self, number: int) -> list[int]:
-        """The seqs still held under a lease number, ascending."""
-        seqs: list[int] = []
-        part = self.leases.get(number)
-        while part is not None:
-            seqs += [seq for seq in each(part.runs) if self.in_flight.get(seq) is part]
-            part = part.sibling
-        seqs.sort()
-        return seqs
+        """Return the seqs still held under a lease number, ascending."""
+        return list(self.each_held(number))
+
+    def each_held(self, number: int) -> Iterator[int]:
+        """Return the seqs still held under a lease number one by one, ascending."""
+        first, in_flight = self.leases.get(number), self.in_flight
+        if first is None:
+            return iter(())
+        if not first.apart:
+            return self._each_of(first)
+        return (seq for seq in each(first.runs) if (part := in_flight.get(seq)) is not None and part.number == number)
+
+    def _each_of(self, part: Lease) -> Iterator[int]:
+        """Return the seqs that one part holds, ascending."""
+        in_flight = self.in_flight
+        return (seq for seq in each(part.runs) if in_flight.get(seq) is part)
+
+    def held_count(self, number: int) -> int:
+        """Return how many jobs are still held under a lease number."""
+        first = self.leases.get(number)
+        return 0 if first is None else first.left + first.apart
+
+    def deadline(self, number: int) -> int:
+        """Return the earliest deadline among the jobs held under the number of a lease that is not over."""
+        first = self.leases[number]
+        return min(self.in_flight[seq].deadline for seq in self.each_held(number)) if first.apart else first.deadline
 
     def let_go(self, seq: int) -> Lease | None:
         """Take one job out of its lease; a lease with nothing left is over."""
         lease = self.in_flight.pop(seq, None)
         if lease is not None:
-            lease.left -= 1
-            if not lease.left:
-                self.end(lease)
+            self.reduce(lease, 1)
         return lease
 
-    def end(self, lease: Lease) -> None:
-        """A part of a lease holds nothing any more; with its last part the lease is over."""
-        first = self.leases[lease.number]
-        if first is lease and lease.sibling is None:
-            del self.leases[lease.number]
-            if lease.claim_id is not None and self.claims.get(lease.claim_id) == lease.number:
-                del self.claims[lease.claim_id]
+    def reduce(self, lease: Lease, count: int) -> None:
+        """Count off jobs that a part does not hold any more; with its last one it ends."""
+        lease.left -= count
+        if lease.first is not None:
+            lease.first.apart -= count
+        if not lease.left:
+            self.end(lease)
+
+    def end(self, part: Lease) -> None:
+        """Note that a part holds nothing any more; with its last part the lease is over."""
+        self.parts -= 1
+        first = part if part.first is None else part.first
+        if first.left or first.apart:
             return
-        parts = [part for part in _chain(first) if part.left]
-        if not parts:
-            del self.leases[lease.number]
-            if first.claim_id is not None and self.claims.get(first.claim_id) == lease.number:
-                del self.claims[first.claim_id]
-            return
-        for part, follower in zip(parts, [*parts[1:], None], strict=True):
-            part.sibling = follower
-        parts[0].claim_id = first.claim_id
-        self.leases[lease.number] = parts[0]
+        del self.leases[first.number]
+        if first.claim_id is not None and self.claims.get(first.claim_id) == first.number:
+            del self.claims[first.claim_id]
 
     def extend(self, runs: list[int], *, deadline: int) -> None:
         """Give held jobs a new deadline; a lease extended in part is split, under the same number."""
-        groups: dict[int, list[int]] = {}
+        groups: dict[Lease, list[int]] = {}
         for seq in each(runs):
-            lease = self.in_flight.get(seq)
-            if lease is not None:
-                groups.setdefault(id(lease), []).append(seq)
-        for seqs in groups.values():
-            lease = self.in_flight[seqs[0]]
-            if len(seqs) == lease.left:
-                lease.deadline = deadline
-            else:
-                lease = self._split(lease, seqs, deadline=deadline)
-            if deadline < lease.queued or not lease.queued:
-                self._watch(lease)
+            part = self.in_flight.get(seq)
+            if part is not None:
+                groups.setdefault(part, []).append(seq)
+        for part, seqs in groups.items():
+            if len(seqs) < part.left:
+                self._split(part, seqs, deadline=deadline)
+                continue
+            part.deadline = deadline
+            if deadline < part.queued:
+                self._watch(part)
 
-    def _split(self, lease: Lease, seqs: list[int], *, deadline: int) -> Lease:
-        part = Lease(lease.number, lease.node, lease.since, deadline, len(seqs), to_runs(seqs), None, lease.sibling, 0)
-        lease.sibling = part
-        lease.left -= len(seqs)
-        self.in_flight.update(dict.fromkeys(seqs, part))
-        return part
+    def _split(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+        """Give some jobs of a part a deadline of their own.
+
+        The smaller side becomes the new part. So a job moves at most as often as its lease can be halved, and all that
+        is ever looked through for the parts of one lease stays in proportion to the jobs that it started with.
+        """
+        if 2 * len(seqs) <= part.left:
+            self._split_off(part, seqs, deadline=deadline)
+            return
+        extended = set(seqs)
+        rest, rest_deadline = [seq for seq in self._each_of(part) if seq not in extended], part.deadline
+        part.deadline = deadline
+        if deadline < part.queued:
+            self._watch(part)
+        self._split_off(part, rest, deadline=rest_deadline)
+
+    def _split_off(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+        first = part if part.first is None else part.first
+        new = Lease(part.number, part.node, part.since, deadline, len(seqs), to_runs(seqs), None, first)
+        part.left -= len(seqs)
+        if first is part:
+            first.apart += len(seqs)
+        self.in_flight.update(dict.fromkeys(seqs, new))
+        self.parts += 1
+        self._watch(new)
 
     # Waiting
 
@@ -247,7 +295,7 @@ class Queue:
         heappush(self.delays, due << 64 | seq)
         if due < self.next_at:
             self.next_at = due
-        if len(self.delays) > _STALE_MIN and len(self.delays) > 2 * len(self.delayed) + _STALE_MIN:
+        if len(self.delays) > 2 * len(self.delayed) + _STALE_MIN:
             self.delays = sorted(entry for entry in self.delays if entry & _LOW in self.delayed)
 
     def remember(self, seq: int, delivery: Delivery) -> None:
@@ -333,7 +381,7 @@ class Queue:
                 self.reclaim.add(seq)
 
     def _meet_deadline(self, deadline: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        """A deadline came up: the leases watched under it end, or are watched anew where they were extended.
+        """End the parts that are watched under a deadline that came up, or watch them again where they were extended.
 
         An extended one is watched again even if it ran out too, so that leases always end in the order of their
         deadlines, those of one deadline in the order they were given.
@@ -341,36 +389,35 @@ class Queue:
         lowest = NEVER
         watched = self.watched.pop(deadline)
         self.watches -= len(watched)
-        ending = [lease for lease in watched if lease.queued == deadline and lease.left]
-        for lease in sorted(ending, key=self._rank):
-            if lease.deadline > deadline:
-                self._watch(lease)
+        ending = dict.fromkeys([part for part in watched if part.left and part.queued == deadline])
+        for part in sorted(ending, key=self._rank):
+            if part.deadline > deadline:
+                self._watch(part)
             else:
-                lowest = min(lowest, self._expire(lease, backoff, ended, now))
+                lowest = min(lowest, self._expire(part, backoff, ended, now))
         return lowest
 
-    def _rank(self, lease: Lease) -> tuple[int, int]:
-        """Parts of one lease rank by what they still hold: what they held before, a snapshot does not tell."""
-        return lease.number, next(seq for seq in each(lease.runs) if self.in_flight.get(seq) is lease)
+    def _rank(self, part: Lease) -> tuple[int, int]:
+        """Rank parts of one lease by what they still hold: a snapshot does not contain what they held before."""
+        if part.first is None and not part.apart:
+            return part.number, 0
+        return part.number, next(self._each_of(part))
 
-    def _expire(self, lease: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        seqs = [seq for seq in each(lease.runs) if self.in_flight.get(seq) is lease]
-        if not seqs:
-            return NEVER
-        story = Delivery(lease.number, lease.node, lease.since, lease.deadline, "expired")
+    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
+        seqs = list(self._each_of(part))
+        story = Delivery(part.number, part.node, part.since, part.deadline, "expired")
         for seq in seqs:
             del self.in_flight[seq]
             self.remember(seq, story)
             due = 0
             if backoff is not None:
-                due = lease.deadline + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
+                due = part.deadline + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
             self.wait(seq, due, now=now)
-        lease.left = 0
-        self.end(lease)
+        self.reduce(part, part.left)
         self.expired += len(seqs)
         if ended is not None:
-            ended.append(Ended(lease.number, lease.node, lease.deadline, to_runs(seqs)))
-        return min(seqs)
+            ended.append(Ended(part.number, part.node, part.deadline, to_runs(seqs)))
+        return seqs[0]
 
 
 IDLE: Final = Queue()
@@ -378,10 +425,3 @@ IDLE: Final = Queue()
 
 Nothing changes it: the first append gives its topic one of its own.
 """
-
-
-def _chain(lease: Lease | None) -> Iterator[Lease]:
-    while lease is not None:
-        follower = lease.sibling
-        yield lease
-        lease = follower

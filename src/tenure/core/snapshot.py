@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from heapq import heapify
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 from pyroaring import BitMap64
@@ -29,6 +31,9 @@ __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "lo
 _LOW = (1 << 64) - 1
 _NO_KEYS = KeyWindow().dump(now_ms=0)
 
+LeaseRow = tuple[int, str, int, int, list[int], str | None]
+"""A part of a lease: number, node, since, deadline, the runs that it holds, and the claim_id on a lease's first row."""
+
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """A queue written out. Pairs of numbers travel as two packed u64 columns."""
@@ -37,7 +42,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     acked_max: int
     dead_lettered: int
     expired: int
-    leases: list[tuple[int, str, int, int, list[int], str | None]]
+    leases: list[LeaseRow]
     reclaim: bytes
     delays: tuple[bytes, bytes]
     wall_delays: tuple[bytes, bytes]
@@ -229,19 +234,12 @@ def _topic_from(snapshot: TopicSnapshot) -> Topic:
 
 
 def _queue_snapshot(queue: Queue) -> QueueSnapshot:
-    leases = []
-    for number in sorted(queue.leases):
-        part: Lease | None = queue.leases[number]
-        while part is not None:
-            runs = to_runs(seq for seq in each(part.runs) if queue.in_flight.get(seq) is part)
-            leases.append((number, part.node, part.since, part.deadline, runs, part.claim_id))
-            part = part.sibling
     return QueueSnapshot(
         queue.cursor,
         queue.acked_max,
         queue.dead_lettered,
         queue.expired,
-        leases,
+        _lease_rows(queue),
         queue.reclaim.serialize() if queue.reclaim else b"",
         _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.delays) if entry & _LOW in queue.delayed),
         _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.wall_delays) if entry & _LOW in queue.delayed),
@@ -257,8 +255,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue = Queue()
     queue.acked_max, queue.seasoned_max = snapshot.acked_max, snapshot.seasoned_max
     queue.dead_lettered, queue.expired = snapshot.dead_lettered, snapshot.expired
-    for number, node, since, deadline, runs, claim_id in snapshot.leases:
-        _restore_lease(queue, Lease(number, node, since, deadline, count(runs), runs, claim_id))
+    _restore_leases(queue, snapshot.leases)
     queue.cursor = snapshot.cursor
     queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
     for name in ("delays", "wall_delays"):
@@ -275,15 +272,30 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     return queue
 
 
-def _restore_lease(queue: Queue, lease: Lease) -> None:
-    first = queue.leases.get(lease.number)
-    queue.hold(lease)
-    if first is not None:
-        last = first
-        while last.sibling is not None:
-            last = last.sibling
-        last.sibling = lease
-        queue.leases[lease.number] = first
+def _lease_rows(queue: Queue) -> list[LeaseRow]:
+    """Return a row for each part of each lease, by number, then by the lowest seq that the part holds."""
+    rows: list[LeaseRow] = []
+    for number, first in sorted(queue.leases.items()):
+        parts: dict[Lease, list[int]] = {}
+        for seq in queue.held(number):
+            parts.setdefault(queue.in_flight[seq], []).append(seq)
+        claim_id = first.claim_id
+        for part, seqs in parts.items():
+            rows.append((number, part.node, part.since, part.deadline, to_runs(seqs), claim_id))
+            claim_id = None
+    return rows
+
+
+def _restore_leases(queue: Queue, rows: list[LeaseRow]) -> None:
+    """Hold what each lease holds under its first part's deadline, then extend the other parts to theirs."""
+    for number, grouped in groupby(rows, key=itemgetter(0)):
+        parts = list(grouped)
+        _, node, since, deadline, runs, claim_id = parts[0]
+        if len(parts) > 1:
+            runs = to_runs(seq for part in parts for seq in each(part[4]))
+        queue.hold(Lease(number, node, since, deadline, count(runs), runs, claim_id))
+        for part in parts[1:]:
+            queue.extend(part[4], deadline=part[3])
 
 
 def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[bytes, bytes]:
