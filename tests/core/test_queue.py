@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from tenure.core import queue as queue_module
@@ -282,6 +284,37 @@ def test_stories_are_bounded_by_job_and_by_number() -> None:
     assert queue.deliveries[1] == 1, "its count does not"
 
 
+def test_stories_are_bounded_by_what_they_weigh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "HISTORIES_BYTES", 10_000)
+    queue = Queue()
+    for seq in range(1, 31):
+        for _ in range(seq % 3 + 1):
+            queue.remember(seq, Delivery(1, "node", 0, 1, "nack", "r" * 1_000))
+        assert queue.histories_bytes == sum(d.weight_bytes for story in queue.histories.values() for d in story)
+        assert queue.histories_bytes <= 10_000
+    assert list(queue.histories) == [27, 28, 29, 30], "the oldest stories go first"
+    queue.remember(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))
+    assert list(queue.histories) == [27], "the last one stays, whatever it weighs"
+    queue.forget(27)
+    assert queue.histories_bytes == 0
+
+
+def test_the_oldest_story_goes_at_the_same_cost_however_many_went_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain dict would be walked over all that was deleted at its front, which no count of steps can show."""
+    monkeypatch.setattr(queue_module, "HISTORIES_KEPT", 5_000)
+    queue = Queue()
+
+    def seconds(lo: int, hi: int) -> float:
+        started = perf_counter()
+        for seq in range(lo, hi):
+            queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
+        return perf_counter() - started
+
+    filling = min(seconds(lo, lo + 500) for lo in range(0, 5_000, 500))
+    replacing = min(seconds(lo, lo + 500) for lo in range(8_000, 12_000, 500))
+    assert replacing < 4 * filling
+
+
 def test_wall_delays_follow_the_offset() -> None:
     queue = Queue()
     queue.delayed.add(3)
@@ -303,9 +336,27 @@ def test_leases_that_ended_early_do_not_pile_up_until_their_deadline():
     assert len(queue.deadlines) <= 2_001
 
 
-def test_delays_of_jobs_that_are_gone_do_not_pile_up():
+@pytest.mark.parametrize("by_wall", [False, True])
+@pytest.mark.parametrize("living", [0, 5])
+def test_delays_of_jobs_that_are_gone_do_not_pile_up(by_wall: bool, living: int) -> None:
     queue = Queue()
     for seq in range(1, 20_001):
+        if by_wall:
+            queue.wait_for_wall(seq, 1_000_000 + seq)
+        else:
+            queue.wait(seq, 1_000_000 + seq, now=0)
+        if seq > living:
+            queue.forget(seq)
+    assert len(queue.delays) + len(queue.wall_delays) <= (2_001 if living else 0)
+    queue.pass_time(2_000_000, wall_offset_ms=0, backoff=None)
+    assert (len(queue.delayed), queue.stale_delays) == (0, 0)
+
+
+def test_delays_of_jobs_that_are_deleted_together_go_with_them() -> None:
+    queue = Queue()
+    for seq in range(1, 5_001):
         queue.wait(seq, 1_000_000 + seq, now=0)
-        queue.forget(seq)
-    assert len(queue.delays) <= 2_001
+        queue.wait_for_wall(5_000 + seq, 1_000_000)
+    queue.forget_range(11, 9_991)
+    assert (len(queue.delays), len(queue.wall_delays), len(queue.delayed)) == (10, 10, 20)
+    assert queue.stale_delays == 0

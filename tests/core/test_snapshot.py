@@ -162,6 +162,38 @@ def test_the_parts_of_a_lease_are_written_in_an_order_that_does_not_depend_on_ho
     assert build([3, 4, 5, 6, 7], [6]) == build([6], [3, 4, 5, 6, 7], [6])
 
 
+def test_a_queue_is_known_to_wait_for_the_wall_clock_only_while_it_does() -> None:
+    clock = ManualClock()
+    engine = Engine(MemoryLog(), clock=clock, settings=Settings())
+    engine.recover()
+    state = engine.state
+    for name, cancelled in (("due", False), ("cancelled", True)):
+        topics.put_topic(engine, name, {"type": "queue"})
+        appends.produce(engine, name, [Record(data=b"", deliver_at=clock.wall_ms() + 1_000)])
+        assert state.topics[name].id in state.wall_queues
+        if cancelled:
+            reads.delete_records(engine, name, seqs=[1])
+        else:
+            clock.advance(1_000)
+            leases.claim(engine, name, node="a")
+        assert not state.wall_queues
+        invariants(state)
+
+
+def test_stories_weigh_the_same_after_a_restore(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seq in leases.claim(engine, "q", node="b", max_count=6).reply.seqs:
+        leases.nack(engine, "q", node="b", seqs=[seq], reason="r" * seq * 10)
+    queue = engine.state.topics["q"].queue
+    loaded = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
+    assert queue is not None
+    assert loaded is not None
+    assert (loaded.histories, loaded.histories_bytes) == (queue.histories, queue.histories_bytes)
+    monkeypatch.setattr(queue_module, "HISTORIES_BYTES", queue.histories_bytes - 1)
+    lighter = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
+    assert lighter is not None
+    assert list(lighter.histories) == list(queue.histories)[1:], "a limit that was lowered holds at once"
+
+
 def test_what_is_no_checkpoint_is_not_taken_for_one(engine: Engine) -> None:
     dumped = dump_checkpoint(engine.state)
     for damaged in (b"", dumped[:-1], b"\x00" + dumped):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
+from tenure.core import topic as topic_module
 from tenure.core.config import DEFAULTS
 from tenure.core.ranges import each
 from tenure.core.topic import Topic
@@ -16,6 +21,16 @@ def make(head_seq: int = HEAD) -> Topic:
     topic = Topic(1, "t", DEFAULTS)
     topic.head_seq = head_seq
     return topic
+
+
+class CountingBitMap(BitMap64):
+    """Counts how often it is packed."""
+
+    packed_count = 0
+
+    def run_optimize(self) -> bool:
+        self.packed_count += 1
+        return super().run_optimize()
 
 
 BURIALS = st.lists(st.tuples(st.integers(1, HEAD), st.integers(1, 12)), max_size=25)
@@ -53,6 +68,44 @@ def test_a_topic_whose_last_record_went_keeps_nothing_of_them() -> None:
     topic.bury(2, HEAD + 1)
     topic.bury(1, 2)
     assert (topic.floor, topic.dead, topic.tags) == (HEAD + 1, None, None)
+
+
+def test_the_dead_behind_one_old_job_take_no_memory_of_their_own() -> None:
+    topic = make(head_seq=1_000_000)
+    for seq in range(2, 1_000_001):
+        topic.bury(seq, seq + 1)
+    assert topic.dead is not None
+    assert len(topic.dead.serialize()) < 2 * 8_192 + 1_000, "of 16 containers, at most the last two are not packed"
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_the_dead_are_packed_at_the_same_events_whether_or_not_they_were_written_out_between(stride: int) -> None:
+    lived, loaded = make(head_seq=300_000), make(head_seq=300_000)
+    order = list(range(2, 300_001, stride))
+    for i in range(0, len(order), 5_000):
+        Random(i).shuffle(part := order[i : i + 5_000])
+        for topic in (lived, loaded):
+            for seq in part:
+                topic.bury(seq, seq + 1)
+        assert lived.dead is not None
+        assert loaded.dead is not None
+        assert lived.dead.serialize() == loaded.dead.serialize()
+        loaded.dead = BitMap64.deserialize(loaded.dead.serialize())
+
+
+def test_packing_the_dead_costs_each_burial_the_same_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_module, "_PACK_BITS", 4)
+
+    def packs(head_seq: int) -> int:
+        topic = make(head_seq)
+        topic.dead = counting = CountingBitMap()
+        counting.packed_count = 0
+        for seq in range(2, head_seq):
+            topic.bury(seq, seq + 1)
+        return counting.packed_count
+
+    assert packs(1_000) == 1_000 // 16
+    assert packs(10_000) == 10_000 // 256, "each looks at sixteen times as much"
 
 
 def test_burying_twice_is_burying_once() -> None:

@@ -113,6 +113,14 @@ def break_delays(topic: Topic, queue: Queue) -> None:
     queue.delays.clear()
 
 
+def break_stale(topic: Topic, queue: Queue) -> None:
+    queue.stale_delays += 1
+
+
+def break_histories(topic: Topic, queue: Queue) -> None:
+    queue.histories_bytes += 1
+
+
 def break_plan(topic: Topic, queue: Queue) -> None:
     queue.next_at = NEVER
 

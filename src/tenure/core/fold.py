@@ -8,7 +8,6 @@ and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
 from typing import Any
 
 from tenure.core import lease_folds
@@ -180,10 +179,9 @@ def _hide(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
     for seq, due in zip(extra.delays[::2], extra.delays[1::2], strict=True):
         queue.wait(seq, due, now=0)
     for seq, due in zip(extra.wall_delays[::2], extra.wall_delays[1::2], strict=True):
-        queue.delayed.add(seq)
-        heappush(queue.wall_delays, due << 64 | seq)
-        state.wall_queues.add(topic.id)
+        queue.wait_for_wall(seq, due)
     if extra.wall_delays:
+        state.wall_queues.add(topic.id)
         queue.plan(state.wall_offset_ms)
 
 

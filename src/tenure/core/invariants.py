@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tenure.core import queue as limits
 from tenure.core.piece import Piece
-from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Lease, Queue
+from tenure.core.queue import NEVER, Lease, Queue
 from tenure.core.ranges import each
 from tenure.core.state import State
 from tenure.core.topic import Topic
@@ -105,12 +106,20 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     for name, known in (("deliveries", queue.deliveries), ("histories", queue.histories)):
         assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
     assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
-    assert len(queue.histories) <= HISTORIES_KEPT, "more stories are kept than may be"
-    assert all(1 <= len(story) <= DELIVERIES_KEPT for story in queue.histories.values()), "a story has no fit length"
+    _check_histories(queue)
     assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
     assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
     _check_leases(queue)
     _check_waiting(state, topic, queue)
+
+
+def _check_histories(queue: Queue) -> None:
+    stories = list(queue.histories.values())
+    assert len(stories) <= limits.HISTORIES_KEPT, "more stories are kept than may be"
+    assert all(1 <= len(story) <= limits.DELIVERIES_KEPT for story in stories), "a story has no fit length"
+    weight = sum(delivery.weight_bytes for story in stories for delivery in story)
+    assert queue.histories_bytes == weight, f"stories weigh {weight}, {queue.histories_bytes} are counted"
+    assert weight <= limits.HISTORIES_BYTES or len(stories) == 1, "the stories weigh more than they may"
 
 
 def _check_leases(queue: Queue) -> None:
@@ -148,7 +157,10 @@ def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
         assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
     entries = [entry & _LOW for entry in (*queue.delays, *queue.wall_delays) if entry & _LOW in queue.delayed]
     assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
-    assert not queue.wall_delays or topic.id in state.wall_queues, "nobody knows that it waits for the wall clock"
+    stale = len(queue.delays) + len(queue.wall_delays) - len(entries)
+    assert queue.stale_delays == stale, f"{queue.stale_delays} entries of delays are counted as stale, {stale} are"
+    waits = bool(queue.wall_delays)
+    assert waits == (topic.id in state.wall_queues), "nobody knows whether it waits for the wall clock"
     first = min(
         min((deadline + 1 for deadline in queue.deadlines), default=NEVER),
         min((entry >> 64 for entry in queue.delays), default=NEVER),

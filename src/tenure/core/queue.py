@@ -7,6 +7,7 @@ given, and it is called with the time of every event that is folded, so a replay
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -18,16 +19,30 @@ from tenure.core.backoff import delay_ms
 from tenure.core.config import Backoff
 from tenure.core.ranges import each, to_runs
 
-__all__ = ["DELIVERIES_KEPT", "HISTORIES_KEPT", "IDLE", "NEVER", "Delivery", "Ended", "Lease", "Queue"]
+__all__ = [
+    "DELIVERIES_KEPT",
+    "HISTORIES_BYTES",
+    "HISTORIES_KEPT",
+    "IDLE",
+    "NEVER",
+    "Delivery",
+    "Ended",
+    "Lease",
+    "Queue",
+]
 
 NEVER: Final = 1 << 62
 HISTORIES_KEPT: Final = 10_000
 """How many jobs of a queue keep the story of their failed deliveries; the oldest stories go first."""
+HISTORIES_BYTES: Final = 16 * 1024 * 1024
+"""How much the stories of a queue weigh at most; the oldest go first."""
 DELIVERIES_KEPT: Final = 32
 """How many deliveries of one job are kept."""
+_DELIVERY_BYTES: Final = 256
+"""What a delivery weighs besides its node and its reason."""
 _LOW: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
-"""How many entries that mean nothing any more a heap may hold beside as many as it has living ones."""
+"""How many entries that mean nothing any more may be kept even where they outnumber the living."""
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
@@ -62,6 +77,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
     end: str
     reason: str | None = None
 
+    @property
+    def weight_bytes(self) -> int:
+        """About how much memory it takes."""
+        return _DELIVERY_BYTES + len(self.node) + len(self.reason or "")
+
 
 class Ended(NamedTuple):
     """A lease that ran out, for whoever follows the queue's life."""
@@ -79,7 +99,9 @@ class Queue:
     job in flight without an entry is on its first delivery. ``seasoned_max`` is the highest seq that was appended
     with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
     ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
-    under, ``watches`` counts them, ended ones included.
+    under, ``watches`` counts them, ended ones included. ``delays`` and ``wall_delays`` are heaps of ``due << 64 | seq``
+    in log and wall time; ``stale_delays`` counts their entries for jobs that are not delayed any more.
+    ``histories_bytes`` is what ``histories`` weighs.
     """
 
     __slots__ = (
@@ -93,6 +115,7 @@ class Queue:
         "deliveries",
         "expired",
         "histories",
+        "histories_bytes",
         "in_flight",
         "leases",
         "next_at",
@@ -100,6 +123,7 @@ class Queue:
         "parts",
         "reclaim",
         "seasoned_max",
+        "stale_delays",
         "uniques",
         "uniques_by_seq",
         "wall_delays",
@@ -124,9 +148,11 @@ class Queue:
         self.delayed = BitMap64()
         self.delays: list[int] = []
         self.wall_delays: list[int] = []
+        self.stale_delays = 0
         self.deliveries: dict[int, int] = {}
         self.parked: dict[int, str] = {}
-        self.histories: dict[int, list[Delivery]] = {}
+        self.histories: OrderedDict[int, list[Delivery]] = OrderedDict()
+        self.histories_bytes = 0
         self.claims: dict[str, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
@@ -295,32 +321,69 @@ class Queue:
         heappush(self.delays, due << 64 | seq)
         if due < self.next_at:
             self.next_at = due
-        if len(self.delays) > 2 * len(self.delayed) + _STALE_MIN:
+
+    def wait_for_wall(self, seq: int, due: int) -> None:
+        """Make a job claimable at wall time ``due``; the caller plans again."""
+        self.delayed.add(seq)
+        heappush(self.wall_delays, due << 64 | seq)
+
+    def _end_delays(self, lo: int, hi: int) -> None:
+        """Note that the jobs of ``[lo, hi)`` are not delayed any more.
+
+        Their entries go once they outnumber the others, so that each costs the same, and at once where no others are.
+        """
+        ended = self.delayed.range_cardinality(lo, hi) if self.delayed else 0
+        if not ended:
+            return
+        self.delayed.remove_range(lo, hi)
+        self.stale_delays += ended
+        living = len(self.delays) + len(self.wall_delays) - self.stale_delays
+        if self.stale_delays > living and (self.stale_delays > _STALE_MIN or not living):
             self.delays = sorted(entry for entry in self.delays if entry & _LOW in self.delayed)
+            self.wall_delays = sorted(entry for entry in self.wall_delays if entry & _LOW in self.delayed)
+            self.stale_delays = 0
 
     def remember(self, seq: int, delivery: Delivery) -> None:
         """Keep the story of a delivery that failed, and count it for the next one."""
         self.deliveries.setdefault(seq, 1)
-        story = self.histories.pop(seq, None)
+        story = self.histories.get(seq)
         if story is None:
-            story = []
-            if len(self.histories) >= HISTORIES_KEPT:
-                del self.histories[next(iter(self.histories))]
+            story = self.histories[seq] = []
+        else:
+            self.histories.move_to_end(seq)
         story.append(delivery)
-        del story[:-DELIVERIES_KEPT]
-        self.histories[seq] = story
+        self.histories_bytes += delivery.weight_bytes
+        if len(story) > DELIVERIES_KEPT:
+            self.histories_bytes -= story.pop(0).weight_bytes
+        if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
+            self._forget_oldest_stories()
+
+    def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
+        """Take in stories that were written out, the oldest first."""
+        self.histories = OrderedDict(histories)
+        self.histories_bytes = sum(delivery.weight_bytes for _, story in histories for delivery in story)
+        self._forget_oldest_stories()
+
+    def _forget_oldest_stories(self) -> None:
+        while len(self.histories) > HISTORIES_KEPT or (
+            self.histories_bytes > HISTORIES_BYTES and len(self.histories) > 1
+        ):
+            _, story = self.histories.popitem(last=False)
+            self.histories_bytes -= sum(delivery.weight_bytes for delivery in story)
 
     def forget(self, seq: int) -> None:
         """Drop everything known of a job that is gone."""
         self.let_go(seq)
         self.reclaim.discard(seq)
-        self.delayed.discard(seq)
+        self._end_delays(seq, seq + 1)
         self.forget_stories(seq)
 
     def forget_stories(self, seq: int) -> None:
         """Drop what is known of a job beyond where it waits."""
         self.deliveries.pop(seq, None)
-        self.histories.pop(seq, None)
+        story = self.histories.pop(seq, None)
+        if story is not None:
+            self.histories_bytes -= sum(delivery.weight_bytes for delivery in story)
         self.parked.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
         if key is not None:
@@ -329,13 +392,13 @@ class Queue:
     def park(self, seq: int, reason: str) -> None:
         """Take a job out of circulation until somebody redrives it."""
         self.reclaim.discard(seq)
-        self.delayed.discard(seq)
+        self._end_delays(seq, seq + 1)
         self.parked[seq] = reason
 
     def forget_range(self, lo: int, hi: int) -> None:
         """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""
         self.reclaim.remove_range(lo, hi)
-        self.delayed.remove_range(lo, hi)
+        self._end_delays(lo, hi)
         for known in (self.in_flight, self.deliveries, self.histories, self.parked, self.uniques_by_seq):
             if not known:
                 continue
@@ -375,7 +438,9 @@ class Queue:
         )
 
     def _come_due(self, seq: int) -> None:
-        if seq in self.delayed:
+        if seq not in self.delayed:
+            self.stale_delays -= 1
+        else:
             self.delayed.remove(seq)
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)

@@ -14,6 +14,8 @@ def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: i
         if topic.queue is not None:
             topic.queue.forget_range(lo, lo + n)
         topic.bury(lo, lo + n)
+    if topic.queue is not None and not topic.queue.wall_delays:
+        state.wall_queues.discard(topic.id)
     topic.count -= records
     if topic.queue is not None:
         state.jobs -= records

@@ -265,7 +265,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
         queue.delayed.update(entry & _LOW for entry in entries)
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
-    queue.histories = dict(snapshot.histories)
+    queue.restore_histories(snapshot.histories)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.plan(0)  # wall delays are planned again once the offset is known

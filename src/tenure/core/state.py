@@ -19,8 +19,9 @@ class State:
     """One plain mutable object that only ``fold`` changes.
 
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
-    says which topics have frames or their base in a segment. ``jobs`` counts the live records of all queues. ``ended``
-    collects leases that ran out, where somebody listens.
+    says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
+    wall clock. ``jobs`` counts the live records of all queues. ``ended`` collects leases that ran out, where somebody
+    listens.
     """
 
     __slots__ = (
@@ -152,6 +153,8 @@ class State:
         ended: list[Ended] | None = None if self.ended is None else []
         backoff = topic.config.retry_backoff
         lowest = queue.pass_time(now, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        if not queue.wall_delays:
+            self.wall_queues.discard(topic.id)
         if lowest is not NEVER:
             topic.evict_from = min(topic.evict_from, lowest)
         if ended:
