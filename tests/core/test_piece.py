@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.piece import Piece, Spot, cut, find, replace_frames, spots
+from tenure.core.piece import Piece, ShortPiece, Spot, WidePiece, add_frame, cut, find, replace_frames, spots
+from tenure.core.state import State
 
 
 def make(frames: list[Spot]) -> list[Piece]:
     """Pieces as appends build them: a new one wherever the segment changes."""
     pieces: list[Piece] = []
-    for first_seq, location, size, time_ms in frames:
-        if not pieces or pieces[-1].segment != location >> 32:
-            pieces.append(Piece(location >> 32))
-        pieces[-1].firsts.append(first_seq)
-        pieces[-1].offsets.append(location & 0xFFFFFFFF)
-        pieces[-1].sizes.append(size)
-        pieces[-1].times.append(time_ms)
+    for frame in frames:
+        is_new = not pieces or pieces[-1].segment != frame[1] >> 32
+        assert add_frame(pieces, frame) == is_new
     return pieces
 
 
 def listed(pieces: list[Piece]) -> list[Spot]:
     assert all(piece.firsts for piece in pieces), "no piece is empty"
-    return [piece.spot(index) for piece in pieces for index in range(len(piece.firsts))]
+    assert all(isinstance(piece, ShortPiece) == (len(piece.firsts) <= 4) for piece in pieces)
+    spots = [piece.spot(index) for piece in pieces for index in range(len(piece.firsts))]
+    assert spots == [
+        (first, piece.segment << 32 | offset, size, time_ms)
+        for piece in pieces
+        for first, offset, size, time_ms in zip(piece.firsts, piece.offsets, piece.sizes, piece.times, strict=True)
+    ]
+    return spots
 
 
 @st.composite
@@ -81,3 +87,21 @@ def test_a_frame_may_be_put_where_nothing_was() -> None:
 
 def test_there_is_nothing_in_no_pieces() -> None:
     assert list(spots([], 1, 10)) == []
+
+
+def test_a_piece_of_few_frames_is_one_small_object() -> None:
+    frames = [(seq, 7 << 32 | 64 * seq, 10, 1_000) for seq in range(1, 7)]
+    for count, bytes_max in ((1, 80), (4, 152)):
+        (piece,) = make(frames[:count])
+        assert isinstance(piece, ShortPiece)
+        assert sys.getsizeof(piece) <= bytes_max
+    (piece,) = make(frames)
+    assert isinstance(piece, WidePiece)
+
+
+def test_the_holders_of_a_segment_take_a_few_bytes_each() -> None:
+    state = State()
+    for topic_id in range(1, 10_001):
+        state.note_holder(3, topic_id)
+    assert list(state.holders[3]) == list(range(1, 10_001))
+    assert len(state.holders[3].serialize()) <= 2.5 * 10_000

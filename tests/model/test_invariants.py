@@ -9,6 +9,7 @@ import pytest
 from tenure import Record
 from tenure.broker import appends, leases, routing
 from tenure.core.invariants import invariants
+from tenure.core.piece import make_piece
 from tenure.core.queue import NEVER, Queue
 from tenure.core.state import State
 from tenure.core.topic import Topic
@@ -54,11 +55,14 @@ def break_dead(topic: Topic, queue: Queue) -> None:
 
 
 def break_pieces(topic: Topic, queue: Queue) -> None:
-    topic.pieces[0].firsts[0] = 2
+    (piece,) = topic.pieces
+    topic.pieces[0] = make_piece(piece.segment, [[2, *piece.firsts[1:]], piece.offsets, piece.sizes, piece.times])
 
 
 def break_order(topic: Topic, queue: Queue) -> None:
-    topic.pieces[0].firsts[1] = 1
+    (piece,) = topic.pieces
+    firsts = [piece.firsts[0], 1, *piece.firsts[2:]]
+    topic.pieces[0] = make_piece(piece.segment, [firsts, piece.offsets, piece.sizes, piece.times])
 
 
 def break_base(topic: Topic, queue: Queue) -> None:

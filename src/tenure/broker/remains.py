@@ -34,7 +34,7 @@ from tenure.core.events import (
     TopicPut,
 )
 from tenure.core.fold import fold
-from tenure.core.piece import Piece, replace_frames
+from tenure.core.piece import add_frame, replace_frames
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
 from tenure.core.snapshot import load_topic
@@ -80,17 +80,11 @@ class Remnant:
     def hold(self, event: Appended, location: int) -> None:
         """A frame of records is whole."""
         pieces, first = self.topic.pieces, event.first_seq
+        frame = (first, location, len(event.blobs), event.at)
         if pieces and pieces[-1].firsts[-1] >= first:
-            replace_frames(pieces, first, first + event.count, (first, location, len(event.blobs), event.at))
+            replace_frames(pieces, first, first + event.count, frame)
         else:
-            if not pieces or pieces[-1].segment != location >> 32:
-                pieces.append(Piece(location >> 32))
-            for name, value in zip(
-                ("firsts", "offsets", "sizes", "times"),
-                (first, location & 0xFFFFFFFF, len(event.blobs), event.at),
-                strict=True,
-            ):
-                getattr(pieces[-1], name).append(value)
+            add_frame(pieces, frame)
         self.held.add_range(first, first + event.count)
         self.see(first + event.count - 1)
         self.topic.last_write_ms = event.ts

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from itertools import accumulate
 
 import msgspec
+from pyroaring import BitMap
 
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Frame
@@ -103,7 +104,7 @@ def trim_step(engine: Engine) -> int:
 def _empty(engine: Engine, segment: int) -> bool:
     """Carry what matters in a segment, as far as one step goes; True once nothing is left in it."""
     state, budget = engine.state, engine.settings.trim_step_bytes
-    holders = state.holders.get(segment, set())
+    holders = state.holders.get(segment, BitMap())
     for topic_id in sorted(holders):
         topic = state.by_id.get(topic_id)
         if topic is not None:

@@ -36,7 +36,7 @@ from tenure.core.events import (
 )
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
-from tenure.core.piece import Piece, replace_frames
+from tenure.core.piece import add_frame, replace_frames
 from tenure.core.queue import IDLE, Queue
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.removal import remove
@@ -112,14 +112,8 @@ def _appended(state: State, event: Appended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     size = len(event.blobs)
     pieces = topic.pieces if topic is not None else state.orphan(event.topic).pieces
-    if not pieces or pieces[-1].segment != location >> 32:
-        pieces.append(Piece(location >> 32))
+    if add_frame(pieces, (event.first_seq, location, size, event.at)):
         state.note_holder(location >> 32, event.topic)
-    piece = pieces[-1]
-    piece.firsts.append(event.first_seq)
-    piece.offsets.append(location & 0xFFFFFFFF)
-    piece.sizes.append(size)
-    piece.times.append(event.at)
     if topic is None:
         return
     if topic.queue is not None:

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from tenure.core.config import TopicConfig, shared
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
-from tenure.core.piece import Piece
+from tenure.core.piece import Piece, make_piece
 from tenure.core.queue import IDLE, Delivery, Lease, Queue
 from tenure.core.ranges import count, each, to_runs
 from tenure.core.router import Router
@@ -30,6 +30,7 @@ __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "lo
 
 _LOW = (1 << 64) - 1
 _NO_KEYS = KeyWindow().dump(now_ms=0)
+_PIECE_CODES = ("Q", "I", "I", "Q")
 
 LeaseRow = tuple[int, str, int, int, list[int], str | None]
 """A part of a lease: number, node, since, deadline, the runs that it holds, and the claim_id on a lease's first row."""
@@ -314,15 +315,14 @@ def _pairs(columns: tuple[bytes, bytes]) -> Iterable[tuple[int, int]]:
 
 
 def _piece_snapshot(piece: Piece) -> PieceSnapshot:
-    return PieceSnapshot(
-        piece.segment, piece.firsts.tobytes(), piece.offsets.tobytes(), piece.sizes.tobytes(), piece.times.tobytes()
-    )
+    columns = (piece.firsts, piece.offsets, piece.sizes, piece.times)
+    packed = (array(code, column).tobytes() for code, column in zip(_PIECE_CODES, columns, strict=True))
+    return PieceSnapshot(piece.segment, *packed)
 
 
 def _piece_from(snapshot: PieceSnapshot) -> Piece:
-    piece = Piece(snapshot.segment)
-    piece.firsts.frombytes(snapshot.firsts)
-    piece.offsets.frombytes(snapshot.offsets)
-    piece.sizes.frombytes(snapshot.sizes)
-    piece.times.frombytes(snapshot.times)
-    return piece
+    columns = [array(code) for code in _PIECE_CODES]
+    packed = (snapshot.firsts, snapshot.offsets, snapshot.sizes, snapshot.times)
+    for column, values in zip(columns, packed, strict=True):
+        column.frombytes(values)
+    return make_piece(snapshot.segment, columns)

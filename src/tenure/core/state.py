@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyroaring import BitMap
+
 from tenure.core.config import TopicConfig
 from tenure.core.names import check_topic_name
 from tenure.core.queue import NEVER, Ended, Queue
@@ -61,7 +63,7 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
         self.orphans: dict[int, Topic] = {}
-        self.holders: dict[int, set[int]] = {}
+        self.holders: dict[int, BitMap] = {}
         self.routers: dict[str, Router] = {}
         self.routers_from: dict[str, list[Router]] = {}
         self.wall_queues: set[int] = set()
@@ -121,7 +123,7 @@ class State:
         self.jobs -= topic.count if topic.queue is not None else 0
         self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
         for segment in {topic.base, *(piece.segment for piece in topic.pieces)}:
-            self.holders.get(segment, set()).discard(topic.id)
+            self.holders.get(segment, BitMap()).discard(topic.id)
 
     def orphan(self, topic_id: int) -> Topic:
         """A stand-in for a topic whose base lies further on in the log."""
@@ -131,7 +133,10 @@ class State:
 
     def note_holder(self, segment: int, topic_id: int) -> None:
         """A topic has something in a segment that would be missed."""
-        self.holders.setdefault(segment, set()).add(topic_id)
+        holders = self.holders.get(segment)
+        if holders is None:
+            holders = self.holders[segment] = BitMap()
+        holders.add(topic_id)
 
     def forget_segments(self, oldest: int) -> None:
         """Let go of what lay in segments before the oldest one there is.
