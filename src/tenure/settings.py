@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_keys_max: int = 1_000_000
     """Keys kept over all topics."""
     client_marks_max: int = 100_000
-    """Client marks kept per topic."""
+    """Client marks kept per topic; beyond, the one idle for longest gives way, if it has been for ten minutes."""
     unique_keys_max: int = 1_000_000
     """Unique keys alive per queue."""
     waiters_max: int = 10_000

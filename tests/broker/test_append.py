@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tenure import Broker, Conflict, Invalid, NotFound, Overloaded, Record, Settings
+from tenure.core.marks import MARK_KEPT_MS
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, datas, make_queue, numbers, read, reopen, seqs, snapshot, start, turn
@@ -390,18 +391,48 @@ async def test_an_idle_mark_expires_after_seven_days(broker: Broker, clock: Manu
     await broker.produce("t", [b"1"], client_id="c", client_seq=1)
 
 
-async def test_the_number_of_clients_is_bounded_and_idle_ones_make_room(clock: ManualClock) -> None:
+async def test_of_as_many_clients_as_may_be_remembered_the_one_idle_for_longest_gives_way(clock: ManualClock) -> None:
+    log, settings = MemoryLog(), Settings(client_marks_max=2)
+    broker = await Broker.open(log, clock=clock, settings=settings)
+    for client in "ab":
+        await broker.produce("t", [b"1"], client_id=client, client_seq=1)
+        clock.advance(1)
+    clock.advance(MARK_KEPT_MS - 2)
+    before = snapshot(broker)
+    with pytest.raises(Overloaded) as error:
+        broker.produce("t", [b"1"], client_id="c", client_seq=1)
+    assert error.value.detail["limit"] == "client_marks_max"
+    assert snapshot(broker) == before
+    clock.advance(1)
+    await broker.produce("t", [b"1"], client_id="c", client_seq=1)
+    with pytest.raises(Overloaded):
+        broker.produce("t", [b"1"], client_id="d", client_seq=1)  # b is a millisecond younger than a was
+    async with await reopen(broker, log, clock) as broker:
+        for known in "bc":
+            with pytest.raises(Conflict):
+                broker.produce("t", [b"1"], client_id=known, client_seq=1)
+        await broker.produce("t", [b"1"], client_id="a", client_seq=1)
+
+
+async def test_a_client_that_is_remembered_takes_no_place_from_another(clock: ManualClock) -> None:
     async with await Broker.open(None, clock=clock, settings=Settings(client_marks_max=2)) as broker:
         for client in "ab":
             await broker.produce("t", [b"1"], client_id=client, client_seq=1)
-        before = snapshot(broker)
-        with pytest.raises(Overloaded) as error:
-            broker.produce("t", [b"1"], client_id="c", client_seq=1)
-        assert error.value.detail["limit"] == "client_marks_max"
-        assert snapshot(broker) == before
-        await broker.produce("t", [b"1"], client_id="a", client_seq=2)
+        clock.advance(MARK_KEPT_MS + 1)
+        await broker.produce("t", [b"1"], client_id="b", client_seq=2)
+        with pytest.raises(Conflict):
+            broker.produce("t", [b"1"], client_id="a", client_seq=1)
+
+
+async def test_a_refused_append_forgets_no_mark(clock: ManualClock) -> None:
+    async with await Broker.open(None, clock=clock, settings=Settings(client_marks_max=1)) as broker:
+        await broker.put_topic("t", {"cap_records": 1, "discard": "reject"})
+        await broker.produce("t", [b"1"], client_id="a", client_seq=1)
         clock.advance(7 * DAY_MS + 1)
-        await broker.produce("t", [b"1"], client_id="c", client_seq=1)
+        before = snapshot(broker)
+        with pytest.raises(Overloaded):
+            broker.produce("t", [b"2"], client_id="b", client_seq=1)
+        assert snapshot(broker) == before
 
 
 @pytest.mark.parametrize("name", [{"client_id": "c"}, {"client_seq": 1}])

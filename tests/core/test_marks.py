@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.core.config import DEFAULTS
+from tenure.core.events import Appended, AppendExtra
+from tenure.core.fold import fold
 from tenure.core.marks import ClientMarks, Mark
+from tenure.core.state import State
+from tenure.core.topic import Topic
 from tenure.errors import Corrupt
 
 
@@ -36,6 +41,27 @@ def test_an_advance_keeps_a_mark_from_expiring_and_a_look_does_not() -> None:
     assert marks.get("b") is None
     assert marks.get("a") is not None
     assert marks.get("c") is not None
+
+
+def test_the_oldest_mark_is_the_one_that_was_advanced_longest_ago() -> None:
+    marks = ClientMarks()
+    assert marks.oldest() is None
+    for at_ms, client in enumerate("aba"):
+        marks.advance(client, at_ms, first_seq=1, last_seq=1, at_ms=at_ms)
+    assert marks.oldest() == ("b", Mark(last_client_seq=1, first_seq=1, last_seq=1, at_ms=1))
+    for client in ("b", "b", "nobody"):
+        marks.forget(client)
+    assert (marks.get("b"), len(marks)) == (None, 1)
+
+
+def test_a_displaced_mark_gives_way_in_the_fold() -> None:
+    state, topic = State(), Topic(1, "t", DEFAULTS)
+    state.add_topic(topic)
+    for seq, (client, displaced) in enumerate((("a", None), ("b", None), ("c", "a"), ("d", "nobody")), start=1):
+        extra = AppendExtra(client=(client, 1), displaced=displaced)
+        fold(state, Appended(seq, 1, seq, seq, 1, b"", b"x", True, extra))
+    assert topic.marks is not None
+    assert [client for client in "abcd" if topic.marks.get(client) is not None] == ["b", "c", "d"]
 
 
 def test_a_mark_at_the_border_stays() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict
+from tenure import Conflict, Record
 from tenure.broker import appends, leases, letters, reads, topics
 from tenure.broker.trim import trim_due, trim_step
 from tenure.testing import ManualClock
@@ -99,3 +99,43 @@ def test_a_job_with_a_past_is_counted_on_when_it_is_claimed_with_younger_ones_be
     reads.delete_records(engine, "q", seqs=[3])
     claim = leases.claim(engine, "q", node="n", max_count=2).reply
     assert [(seq, claim.deliveries(seq)) for seq in claim.seqs] == [(2, 2), (4, 1)]
+
+
+@pytest.mark.parametrize("strategy", ["block", "block_and_dlq"])
+def test_a_parked_job_keeps_its_unique_key_until_it_is_done(strategy: str):
+    engine = open_queue(ManualClock(), dlq_strategy=strategy, dead_letter="dead")
+    job = Record(data=b"1", unique_key="u")
+    appends.produce(engine, "q", [job])
+    leases.claim(engine, "q", node="n")
+    leases.nack(engine, "q", node="n", seqs=[1], dead=True)
+    for _ in ("parked", "redriven in place"):
+        again = appends.produce(engine, "q", [job]).reply
+        assert (again.deduped, again.first_seq) == (True, 1)
+        check_replay(engine)
+        letters.redrive(engine, "q")
+    leases.claim(engine, "q", node="n")
+    leases.ack(engine, "q", node="n", seqs=[1])
+    assert not appends.produce(engine, "q", [job]).reply.deduped
+    check_replay(engine)
+
+
+@pytest.mark.parametrize("dead_letter", ["dead", None])
+def test_a_job_that_leaves_as_a_dead_letter_frees_its_unique_key_and_a_redrive_does_not_take_it_again(
+    dead_letter: str | None,
+):
+    engine = open_queue(ManualClock(), dead_letter=dead_letter)
+    job = Record(data=b"1", unique_key="u")
+    appends.produce(engine, "q", [job])
+    leases.claim(engine, "q", node="n")
+    leases.nack(engine, "q", node="n", seqs=[1], dead=True)
+    check_replay(engine)
+    second = appends.produce(engine, "q", [job]).reply
+    assert (second.deduped, second.first_seq) == (False, 2)
+    if dead_letter is not None:
+        letters.redrive(engine, "dead")
+    assert engine.state.queue("q")[1].uniques == {"u": 2}
+    leases.claim(engine, "q", node="n")
+    leases.ack(engine, "q", node="n", seqs=[2])
+    third = appends.produce(engine, "q", [job]).reply
+    assert not third.deduped, "the letter that came back has no key"
+    check_replay(engine)

@@ -17,6 +17,7 @@ from tenure.core.config import DEFAULTS, TopicConfig, parse_config
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
+from tenure.core.marks import MARK_KEPT_MS
 from tenure.core.names import check_client_id, check_key, check_topic_name
 from tenure.core.records import Packed, Record
 from tenure.core.topic import Topic
@@ -179,13 +180,22 @@ def _check_uniques(engine: Engine, topic: Topic | None, batch: Batch) -> None:
         raise Overloaded(f"{limit} unique keys are alive in this queue", limit="unique_keys_max", max=limit)
 
 
-def _check_marks(engine: Engine, topic: Topic | None, client_id: str, now: int) -> None:
+def _displaced(engine: Engine, topic: Topic | None, client_id: str, now: int) -> str | None:
+    """Return the client whose mark gives way to a new one, or None while there is room.
+
+    Raises Overloaded where every mark is so young that its producer may still repeat its last call.
+    """
     limit, marks = engine.settings.client_marks_max, topic.marks if topic is not None else None
-    if marks is None or len(marks) < limit:
-        return
-    marks.expire(now - MARKS_IDLE_MS)
-    if len(marks) >= limit and marks.get(client_id) is None:
-        raise Overloaded(f"{limit} clients are remembered on this topic", limit="client_marks_max", max=limit)
+    if marks is None or len(marks) < limit or marks.get(client_id) is not None:
+        return None
+    oldest = marks.oldest()
+    if oldest is None or oldest[1].at_ms >= now - MARK_KEPT_MS:
+        raise Overloaded(
+            f"{limit} clients appended to this topic in the last {MARK_KEPT_MS // 60_000} minutes and are remembered",
+            limit="client_marks_max",
+            max=limit,
+        )
+    return oldest[0]
 
 
 def _extra(
@@ -205,7 +215,7 @@ def _extra(
     )
     if extra.uniques:
         _check_uniques(engine, topic, batch)
-    key = client = None
+    key = client = displaced = None
     if named.key is not None:
         limit = engine.settings.idempotency_keys_max
         if engine.state.idempotency_keys >= limit and engine.state.expire_keys(now) >= limit:
@@ -214,5 +224,5 @@ def _extra(
         key = (digest_key(named.key), payload, now + config.idempotency_window_ms)
     if named.client_id is not None and named.client_seq is not None:
         client = (named.client_id, named.client_seq)
-        _check_marks(engine, topic, named.client_id, now)
-    return msgspec.structs.replace(extra, key=key, client=client)
+        displaced = _displaced(engine, topic, named.client_id, now)
+    return msgspec.structs.replace(extra, key=key, client=client, displaced=displaced)

@@ -90,7 +90,8 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
-    flat ``[seq, count, …]`` for jobs that come back with a past.
+    flat ``[seq, count, …]`` for jobs that come back with a past. ``displaced`` is the client whose mark gives way to
+    this one's.
     """
 
     tagged: bool = False
@@ -100,6 +101,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     key: tuple[bytes, int, int] | None = None
     client: tuple[str, int] | None = None
     deliveries: list[int] = []
+    displaced: str | None = None
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):

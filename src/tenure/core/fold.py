@@ -141,22 +141,30 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
             topic.queue.deliveries[seq] = deliveries
             topic.queue.seasoned_max = seq
     if extra.key is not None:
-        if topic.keys is None:
-            topic.keys = KeyWindow()
-        before = len(topic.keys)
-        topic.keys.expire(event.at)
-        digest, payload, expires_ms = extra.key
-        topic.keys.put(
-            digest, first_seq=event.first_seq, count=event.count, payload_digest=payload, expires_ms=expires_ms
-        )
-        state.idempotency_keys += len(topic.keys) - before
+        _remember_key(state, topic, event, extra.key)
     if extra.client is not None:
-        if topic.marks is None:
-            topic.marks = ClientMarks()
-        client_id, client_seq = extra.client
-        topic.marks.expire(event.at - MARKS_IDLE_MS)
-        last_seq = event.first_seq + event.count - 1
-        topic.marks.advance(client_id, client_seq, first_seq=event.first_seq, last_seq=last_seq, at_ms=event.at)
+        _advance_mark(topic, event, extra.client, displaced=extra.displaced)
+
+
+def _remember_key(state: State, topic: Topic, event: Appended, key: tuple[bytes, int, int]) -> None:
+    if topic.keys is None:
+        topic.keys = KeyWindow()
+    before = len(topic.keys)
+    topic.keys.expire(event.at)
+    digest, payload, expires_ms = key
+    topic.keys.put(digest, first_seq=event.first_seq, count=event.count, payload_digest=payload, expires_ms=expires_ms)
+    state.idempotency_keys += len(topic.keys) - before
+
+
+def _advance_mark(topic: Topic, event: Appended, client: tuple[str, int], *, displaced: str | None) -> None:
+    if topic.marks is None:
+        topic.marks = ClientMarks()
+    topic.marks.expire(event.at - MARKS_IDLE_MS)
+    if displaced is not None:
+        topic.marks.forget(displaced)
+    client_id, client_seq = client
+    last_seq = event.first_seq + event.count - 1
+    topic.marks.advance(client_id, client_seq, first_seq=event.first_seq, last_seq=last_seq, at_ms=event.at)
 
 
 def _index_tags(topic: Topic, event: Appended) -> None:

@@ -14,7 +14,10 @@ import msgspec
 
 from tenure.errors import Corrupt
 
-__all__ = ["ClientMarks", "Mark"]
+__all__ = ["MARK_KEPT_MS", "ClientMarks", "Mark"]
+
+MARK_KEPT_MS: Final = 600_000
+"""A mark advanced this recently never gives way to another client's: no producer repeats a call for so long."""
 
 # One bytes object instead of four integers: 65 bytes a mark instead of 180.
 _ROW: Final = Struct("<QQQQ")
@@ -49,6 +52,16 @@ class ClientMarks:
         """Note an append under ``client_seq``, which the caller has found to be above the mark."""
         self._rows[client_id] = _ROW.pack(client_seq, first_seq, last_seq, at_ms)
         self._rows.move_to_end(client_id)
+
+    def oldest(self) -> tuple[str, Mark] | None:
+        """Return the client that has been idle for longest, with its mark, or None if there is none."""
+        for client_id, row in self._rows.items():
+            return client_id, Mark(*_ROW.unpack(row))
+        return None
+
+    def forget(self, client_id: str) -> None:
+        """Drop a client's mark, if it has one."""
+        self._rows.pop(client_id, None)
 
     def expire(self, before_ms: int) -> int:
         """Forget the marks last advanced before this log time; return how many."""
