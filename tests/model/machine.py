@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from types import ModuleType
 from typing import Any, Protocol
 
 import msgspec
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_due, trim_step
+from tenure.core import queue as queue_module
+from tenure.core import topic as topic_module
 from tenure.core.events import decode
 from tenure.core.fold import fold
 from tenure.core.invariants import invariants
@@ -39,6 +43,14 @@ from tenure.testing import ManualClock, SimDisk
 from tenure.testing.simdisk import CrashMode
 
 CHECKPOINTS_KEPT = 3
+CRAMPED: list[tuple[ModuleType, str, int]] = [
+    (queue_module, "_STALE_MIN", 2),
+    (queue_module, "HISTORIES_KEPT", 3),
+    (queue_module, "HISTORIES_BYTES", 1_500),
+    (queue_module, "DELIVERIES_KEPT", 2),
+    (topic_module, "_PACK_BITS", 2),
+]
+"""Thresholds so low that a short life goes beyond them."""
 
 
 class Model(Protocol):
@@ -62,18 +74,26 @@ class EngineMachine(RuleBasedStateMachine):
         self.disk = SimDisk()
         self.clock = ManualClock()
         self.now = self.clock.wall_ms()
+        self.patch = pytest.MonkeyPatch()
         self.remembered: list[tuple[Position, bytes]] = []
         #: The model after each batch since the last sync: what a power loss may leave.
         self.kept: list[tuple[int, Any]] = []
 
-    @initialize(segment_bytes=st.sampled_from([1024, 2048, 2048, 4096]))
-    def open_first(self, segment_bytes: int) -> None:
+    @initialize(segment_bytes=st.sampled_from([1024, 2048, 2048, 4096]), is_cramped=st.booleans())
+    def open_first(self, segment_bytes: int, is_cramped: bool) -> None:
+        self.is_cramped = is_cramped
+        if is_cramped:
+            for module, name, value in CRAMPED:
+                self.patch.setattr(module, name, value)
         self.settings = self.make_settings(segment_bytes)
         self.engine = self.opened(self.disk, from_checkpoint=False)
         self.ticked = self.engine.now()
         self.set_up()
         self.engine.sync()
         self.keep()
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     def make_settings(self, segment_bytes: int) -> Settings:
         return Settings(segment_bytes=segment_bytes, spare_segments=1, trim_step_bytes=512, reboot_ms_max=1 << 50)
@@ -224,7 +244,10 @@ class EngineMachine(RuleBasedStateMachine):
         engine = self.engine
         invariants(engine.state)
         frames = list(engine.log.replay())
-        copied = load_checkpoint(dump_checkpoint(engine.state))
+        written = dump_checkpoint(engine.state)
+        copied = load_checkpoint(written)
+        invariants(copied)
+        assert dump_checkpoint(copied) == written
         assert_same(dumped(copied, engine.state.log_ms), dumped(engine.state, engine.state.log_ms))
         let_pass(copied, self.ticked)
         invariants(copied)
@@ -236,6 +259,7 @@ class EngineMachine(RuleBasedStateMachine):
         for position, payload in self.remembered:
             if engine.log.contains(position):
                 resumed = folded(load_checkpoint(payload), list(engine.log.replay(position)))
+                invariants(resumed)
                 let_pass(resumed, self.ticked)
                 assert_same(dumped(resumed, self.ticked), expected)
         self.check(copied)

@@ -7,6 +7,8 @@ from typing import Any
 
 HOPS_MAX = 3
 STEP_RECORDS = 3
+CLIENT_MARKS_MAX = 2
+MARK_KEPT_MS = 600_000
 MARKS_IDLE_MS = 7 * 86_400_000
 
 
@@ -41,6 +43,20 @@ class Naive:
     keys: dict[str, tuple[int, int, int, bytes]] = field(default_factory=dict)
     #: client → (its last number, first seq, last seq, log time)
     marks: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+
+    def has_room_for(self, client: str, now: int, *, marks_max: int) -> bool:
+        """Whether a client's mark has a place, if need be that of another that has been idle for long enough."""
+        idle_ms = [now - mark[3] for mark in self.marks.values()]
+        return client in self.marks or len(idle_ms) < marks_max or max(idle_ms) > MARK_KEPT_MS
+
+    def mark(self, client: str, mark: tuple[int, int, int, int], *, marks_max: int) -> None:
+        """Note how far a client has come; the ``marks`` stay in the order of their last advance."""
+        gone = [name for name, known in self.marks.items() if known[3] < mark[3] - MARKS_IDLE_MS]
+        if client not in self.marks and len(self.marks) >= marks_max:
+            gone.append(next(iter(self.marks)))
+        for name in {client, *gone} & self.marks.keys():
+            del self.marks[name]
+        self.marks[client] = mark
 
     def setting(self, name: str) -> Any:
         return self.config.get(name) or 0

@@ -17,7 +17,17 @@ from tenure.core.records import ends_of, pack
 from tenure.core.state import State
 from tenure.errors import Conflict, Overloaded
 from tests.model.machine import EngineMachine
-from tests.model.naive_topic import HOPS_MAX, MARKS_IDLE_MS, STEP_RECORDS, Kept, Naive, NaiveRouter, NaiveWorld
+from tests.model.naive_topic import (
+    CLIENT_MARKS_MAX,
+    HOPS_MAX,
+    MARK_KEPT_MS,
+    MARKS_IDLE_MS,
+    STEP_RECORDS,
+    Kept,
+    Naive,
+    NaiveRouter,
+    NaiveWorld,
+)
 
 #: Only ``t`` has a TTL, always: rewriting merges records of a topic without one whatever their age, so one that got a
 #: TTL later would keep them longer.
@@ -59,9 +69,10 @@ class TopicMachine(EngineMachine):
             trim_step_bytes=512,
             router_hops_max=HOPS_MAX,
             router_step_records=STEP_RECORDS,
+            client_marks_max=CLIENT_MARKS_MAX,
         )
 
-    @rule(ms=st.sampled_from([2_000, 10_000, 30_000, MARKS_IDLE_MS, MARKS_IDLE_MS + 2_000]))
+    @rule(ms=st.sampled_from([2_000, 10_000, 30_000, MARK_KEPT_MS + 1, MARKS_IDLE_MS, MARKS_IDLE_MS + 2_000]))
     def advance(self, ms: int) -> None:
         self.let_pass(ms)
 
@@ -110,7 +121,7 @@ class TopicMachine(EngineMachine):
         node=NODES,
         config=CONFIGS,
         key=st.sampled_from([None, None, "k1", "k2"]),
-        client=st.sampled_from([None, None, None, ("c1", 0), ("c1", 1), ("c2", 1), ("c2", -1)]),
+        client=st.sampled_from([None, None, None, ("c1", 0), ("c1", 1), ("c2", 1), ("c2", -1), ("c3", 1)]),
         again=st.booleans(),
     )
     def produce(
@@ -158,6 +169,9 @@ class TopicMachine(EngineMachine):
             if mark is not None and options["client_seq"] <= mark[0] and mark[3] >= now - MARKS_IDLE_MS:
                 self.refused(Conflict, "idempotency_conflict", appends.produce, name, made, **options)
                 return
+            if client is not None and not topic.has_room_for(client, now, marks_max=CLIENT_MARKS_MAX):
+                self.refused(Overloaded, "throttled", appends.produce, name, made, **options)
+                return
             if topic.config.get("discard") == "reject":
                 topic.evict_old(now)
         target = topic or Naive(options["config"])
@@ -175,7 +189,7 @@ class TopicMachine(EngineMachine):
             window_ms = target.config.get("idempotency_window_ms", 120_000)
             target.keys[key] = (now + window_ms, seqs[0], len(kept), payload)
         if client is not None:
-            target.marks[client] = (options["client_seq"], *seqs, now)
+            target.mark(client, (options["client_seq"], *seqs, now), marks_max=CLIENT_MARKS_MAX)
         target.evict_old(now)
         target.evict_over_cap()
 
@@ -369,11 +383,11 @@ class TopicMachine(EngineMachine):
             entry = topic.keys.get(digest_key(key), self.ticked) if topic.keys is not None else None
             known = (entry.first_seq, entry.count) if entry is not None else None
             assert known == ((first_seq, count) if last_ms >= self.ticked else None)
+        assert len(naive.marks) == (len(topic.marks) if topic.marks is not None else 0)
         for client, mark in naive.marks.items():
             found = topic.marks.get(client) if topic.marks is not None else None
-            if mark[3] >= self.ticked - MARKS_IDLE_MS:
-                assert found is not None
-                assert (found.last_client_seq, found.first_seq, found.last_seq, found.at_ms) == mark
+            assert found is not None
+            assert (found.last_client_seq, found.first_seq, found.last_seq, found.at_ms) == mark
 
 
 def matches(match: Any, tag: str | None) -> bool:
