@@ -9,7 +9,8 @@ import pytest
 
 from tenure.core import queue as queue_module
 from tenure.core.backoff import Backoff
-from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Delivery, Ended, Lease, Queue
+from tenure.core.lease import Delivery, Ended, Lease, weight_bytes
+from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Queue
 from tenure.core.ranges import count, each
 from tests.core.steps import count_steps
 
@@ -291,7 +292,7 @@ def test_stories_are_bounded_by_what_they_weigh(monkeypatch: pytest.MonkeyPatch)
     for seq in range(1, 31):
         for _ in range(seq % 3 + 1):
             queue.remember(seq, Delivery(1, "node", 0, 1, "nack", "r" * 1_000))
-        assert queue.histories_bytes == sum(d.weight_bytes for story in queue.histories.values() for d in story)
+        assert queue.histories_bytes == sum(map(weight_bytes, queue.histories.values()))
         assert queue.histories_bytes <= 10_000
     assert list(queue.histories) == [27, 28, 29, 30], "the oldest stories go first"
     queue.remember(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.config import TopicConfig
-from tenure.core.queue import Lease, Queue
+from tenure.core.lease import Lease
+from tenure.core.queue import Queue
 from tenure.core.settle import lease_id, parse_lease_id, sift
 from tenure.core.topic import Topic
 from tenure.errors import Invalid, LeaseLost

@@ -10,7 +10,7 @@ from tenure.broker import appends, leases, letters, reads, routing, topics
 from tenure.broker.engine import Engine
 from tenure.core import queue as queue_module
 from tenure.core.invariants import invariants
-from tenure.core.queue import Ended
+from tenure.core.lease import Ended
 from tenure.core.snapshot import (
     dump_checkpoint,
     dump_state,

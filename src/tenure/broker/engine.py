@@ -32,7 +32,7 @@ from tenure.core.events import (
     kind_of,
 )
 from tenure.core.fold import FOLDS, fold
-from tenure.core.queue import Ended
+from tenure.core.lease import Ended
 from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State

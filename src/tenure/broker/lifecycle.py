@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Redriven, Released
-from tenure.core.queue import Ended, Lease, Queue
+from tenure.core.lease import Ended, Lease
+from tenure.core.queue import Queue
 from tenure.core.ranges import each
 from tenure.core.settle import lease_id
 from tenure.core.state import State

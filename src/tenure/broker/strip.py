@@ -15,7 +15,8 @@ from tenure.broker.paging import clamp_limit
 from tenure.broker.reads import describe, due_times, state_of
 from tenure.broker.topics import queue_info
 from tenure.core.config import as_dict
-from tenure.core.queue import NEVER, Lease, Queue
+from tenure.core.lease import Lease
+from tenure.core.queue import NEVER, Queue
 from tenure.core.ranges import each
 from tenure.core.settle import lease_id
 from tenure.core.topic import Topic

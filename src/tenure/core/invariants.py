@@ -9,8 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tenure.core import queue as limits
+from tenure.core.lease import Lease, weight_bytes
 from tenure.core.piece import Piece
-from tenure.core.queue import NEVER, Lease, Queue
+from tenure.core.queue import NEVER, Queue
 from tenure.core.ranges import each
 from tenure.core.state import State
 from tenure.core.topic import Topic
@@ -117,7 +118,7 @@ def _check_histories(queue: Queue) -> None:
     stories = list(queue.histories.values())
     assert len(stories) <= limits.HISTORIES_KEPT, "more stories are kept than may be"
     assert all(1 <= len(story) <= limits.DELIVERIES_KEPT for story in stories), "a story has no fit length"
-    weight = sum(delivery.weight_bytes for story in stories for delivery in story)
+    weight = sum(map(weight_bytes, stories))
     assert queue.histories_bytes == weight, f"stories weigh {weight}, {queue.histories_bytes} are counted"
     assert weight <= limits.HISTORIES_BYTES or len(stories) == 1, "the stories weigh more than they may"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
-from tenure.core.queue import Delivery, Lease
+from tenure.core.lease import Delivery, Lease
 from tenure.core.ranges import count, each
 from tenure.core.removal import lighten, remove
 from tenure.core.state import State

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
-import msgspec
 from pyroaring import BitMap64
 
 from tenure.core.backoff import delay_ms
 from tenure.core.config import Backoff
+from tenure.core.lease import Delivery, Ended, Lease, weight_bytes
 from tenure.core.ranges import each, to_runs
 
 __all__ = [
@@ -25,9 +25,6 @@ __all__ = [
     "HISTORIES_KEPT",
     "IDLE",
     "NEVER",
-    "Delivery",
-    "Ended",
-    "Lease",
     "Queue",
 ]
 
@@ -38,58 +35,9 @@ HISTORIES_BYTES: Final = 16 * 1024 * 1024
 """How much the stories of a queue weigh at most; the oldest go first."""
 DELIVERIES_KEPT: Final = 32
 """How many deliveries of one job are kept."""
-_DELIVERY_BYTES: Final = 256
-"""What a delivery weighs besides its node and its reason."""
 _LOW: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
 """How many entries that mean nothing any more may be kept even where they outnumber the living."""
-
-
-class Lease(msgspec.Struct, gc=False, eq=False):
-    """A part of one claim's hold on jobs: those with one deadline. ``left`` counts the jobs that it still holds.
-
-    A claim starts as one part. An extend of only some of its jobs splits off a part of the same number, whose ``first``
-    is the part that the claim started as. That one stays in ``Queue.leases`` until the last part has ended, even when
-    it holds nothing itself; its ``runs`` cover the whole claim, and ``apart`` counts the jobs of all split-off parts.
-    It does not refer to them: the garbage collector does not track leases, so they may not form a cycle.
-    ``queued`` is the deadline under which the part is watched, and 0 before it is.
-    """
-
-    number: int
-    node: str
-    since: int
-    deadline: int
-    left: int
-    runs: list[int]
-    claim_id: str | None = None
-    first: Lease | None = None
-    apart: int = 0
-    queued: int = 0
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A delivery that ended without an ack; ``end`` is expired, nack or disconnect."""
-
-    lease: int
-    node: str
-    since: int
-    until: int
-    end: str
-    reason: str | None = None
-
-    @property
-    def weight_bytes(self) -> int:
-        """About how much memory it takes."""
-        return _DELIVERY_BYTES + len(self.node) + len(self.reason or "")
-
-
-class Ended(NamedTuple):
-    """A lease that ran out, for whoever follows the queue's life."""
-
-    lease: int
-    node: str
-    deadline: int
-    runs: list[int]
 
 
 class Queue:
@@ -229,9 +177,11 @@ class Queue:
         return (seq for seq in each(first.runs) if (part := in_flight.get(seq)) is not None and part.number == number)
 
     def _each_of(self, part: Lease) -> Iterator[int]:
-        """Return the seqs that one part holds, ascending."""
-        in_flight = self.in_flight
-        return (seq for seq in each(part.runs) if in_flight.get(seq) is part)
+        """Return the seqs that one part holds, ascending; most parts that are split off hold one run, and all of it."""
+        in_flight, runs = self.in_flight, part.runs
+        if len(runs) == 2 and runs[1] == part.left:
+            return iter(range(runs[0], runs[0] + runs[1]))
+        return (seq for seq in each(runs) if in_flight.get(seq) is part)
 
     def held_count(self, number: int) -> int:
         """Return how many jobs are still held under a lease number."""
@@ -348,20 +298,20 @@ class Queue:
         self.deliveries.setdefault(seq, 1)
         story = self.histories.get(seq)
         if story is None:
-            story = self.histories[seq] = []
+            self.histories[seq] = story = [delivery]
         else:
             self.histories.move_to_end(seq)
-        story.append(delivery)
-        self.histories_bytes += delivery.weight_bytes
+            story.append(delivery)
+        self.histories_bytes += weight_bytes((delivery,))
         if len(story) > DELIVERIES_KEPT:
-            self.histories_bytes -= story.pop(0).weight_bytes
+            self.histories_bytes -= weight_bytes((story.pop(0),))
         if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
             self._forget_oldest_stories()
 
     def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
         """Take in stories that were written out, the oldest first."""
         self.histories = OrderedDict(histories)
-        self.histories_bytes = sum(delivery.weight_bytes for _, story in histories for delivery in story)
+        self.histories_bytes = sum(weight_bytes(story) for _, story in histories)
         self._forget_oldest_stories()
 
     def _forget_oldest_stories(self) -> None:
@@ -369,7 +319,7 @@ class Queue:
             self.histories_bytes > HISTORIES_BYTES and len(self.histories) > 1
         ):
             _, story = self.histories.popitem(last=False)
-            self.histories_bytes -= sum(delivery.weight_bytes for delivery in story)
+            self.histories_bytes -= weight_bytes(story)
 
     def forget(self, seq: int) -> None:
         """Drop everything known of a job that is gone."""
@@ -383,7 +333,7 @@ class Queue:
         self.deliveries.pop(seq, None)
         story = self.histories.pop(seq, None)
         if story is not None:
-            self.histories_bytes -= sum(delivery.weight_bytes for delivery in story)
+            self.histories_bytes -= weight_bytes(story)
         self.parked.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
         if key is not None:
@@ -454,8 +404,10 @@ class Queue:
         lowest = NEVER
         watched = self.watched.pop(deadline)
         self.watches -= len(watched)
-        ending = dict.fromkeys([part for part in watched if part.left and part.queued == deadline])
-        for part in sorted(ending, key=self._rank):
+        ending = [part for part in watched if part.left and part.queued == deadline]
+        if len(ending) > 1:
+            ending = sorted(dict.fromkeys(ending), key=self._rank)
+        for part in ending:
             if part.deadline > deadline:
                 self._watch(part)
             else:
@@ -469,15 +421,16 @@ class Queue:
         return part.number, next(self._each_of(part))
 
     def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        seqs = list(self._each_of(part))
+        seqs, in_flight = list(self._each_of(part)), self.in_flight
         story = Delivery(part.number, part.node, part.since, part.deadline, "expired")
         for seq in seqs:
-            del self.in_flight[seq]
+            del in_flight[seq]
             self.remember(seq, story)
-            due = 0
-            if backoff is not None:
+            if backoff is None:
+                self.reclaim.add(seq)
+            else:
                 due = part.deadline + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
-            self.wait(seq, due, now=now)
+                self.wait(seq, due, now=now)
         self.reduce(part, part.left)
         self.expired += len(seqs)
         if ended is not None:

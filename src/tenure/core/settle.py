@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenure.core.lease import Lease
 from tenure.core.names import shown
-from tenure.core.queue import Lease, Queue
+from tenure.core.queue import Queue
 from tenure.core.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 

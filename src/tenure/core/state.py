@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyroaring import BitMap
 
 from tenure.core.config import TopicConfig
+from tenure.core.lease import Ended
 from tenure.core.names import check_topic_name
-from tenure.core.queue import NEVER, Ended, Queue
+from tenure.core.queue import NEVER, Queue
 from tenure.core.router import Router
 from tenure.core.topic import Topic
 from tenure.errors import Conflict, NotFound
