@@ -44,7 +44,7 @@ from tenure.testing.simdisk import CrashMode
 
 CHECKPOINTS_KEPT = 3
 CRAMPED: list[tuple[ModuleType, str, int]] = [
-    (queue_module, "_STALE_MIN", 2),
+    (queue_module, "_STALE_MIN", 1),
     (queue_module, "HISTORIES_KEPT", 3),
     (queue_module, "HISTORIES_BYTES", 1_500),
     (queue_module, "DELIVERIES_KEPT", 2),

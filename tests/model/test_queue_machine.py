@@ -145,7 +145,11 @@ class QueueMachine(EngineMachine):
         self.leases: set[int] = set()
 
     def set_up(self) -> None:
+        """Begin with jobs in flight: most of what can go wrong needs some, and few random steps lead there."""
         self.configure_queue({"type": "queue", "lease_ms": 1_000, "max_deliveries": 2, "dead_letter": "dead"})
+        self.produce([Wanted(0, tag, 0, None) for tag in (None, "a", "b") * 3], False, None)
+        for node, claim_id in (("n1", "c1"), ("n2", None)):
+            self.claim_with(node=node, max_count=4, lease_ms=10_000, claim_id=claim_id, auto_ack=False)
 
     @rule(ms=st.sampled_from([1, 100, 101, 1_000, 1_001, 5_000, 60_000]))
     def advance(self, ms: int) -> None:
