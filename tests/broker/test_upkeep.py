@@ -97,6 +97,7 @@ async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
             for _ in range(40):
                 await broker.produce("filler", [b"." * 5000])
                 await broker.delete_records("filler", before_seq=1 << 40)
+                await broker.synced()
         assert answers
         await asyncio.wait_for(asyncio.gather(*answers), 10)
 
