@@ -22,6 +22,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Size of a segment file; a larger append gets a segment of its own."""
     sync_interval_ms: int = 50
     """Writes that nobody waits for are synced within this time."""
+    clock_check_ms: int = 1_000
+    """While something waits for time to pass, the clocks are looked at this often: one may have been set, or the
+    machine suspended.
+    """
     checkpoint_bytes: int = 256 * MIB
     """A checkpoint is written after this much log, or eight times the last checkpoint's size if that is more."""
     frame_cache_bytes: int = 8 * MIB

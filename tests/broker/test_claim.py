@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tenure import Broker, Conflict, Invalid, NotFound, Overloaded, Record
-from tenure.broker.coordinator import divide
+from tenure.broker.line import divide
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk

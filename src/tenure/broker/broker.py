@@ -18,6 +18,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.home import Home, open_home
 from tenure.broker.metrics import Metrics
 from tenure.broker.pump import Pump
+from tenure.broker.reading import Reading, ReadWaiter
 from tenure.broker.replies import (
     Claim,
     Deletion,
@@ -32,7 +33,7 @@ from tenure.broker.replies import (
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.tailing import Pin, mark_time
 from tenure.broker.upkeep import Upkeep
-from tenure.broker.waiting import Asked, Reading, Waiting
+from tenure.broker.waiting import Asked, ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
 from tenure.core.names import check_node
 from tenure.core.records import Record, Stored
@@ -146,9 +147,8 @@ class Broker:
     ) -> Awaitable[Difference]:
         """Read records above ``from_seq``; with ``wait_ms``, wait that long for one to come."""
         self._pump.check_open()
-        reading = Reading(self._pump, topic, from_seq=from_seq, limit=limit, node=node)
-        reading.start(self._pump.clamp_wait(wait_ms))
-        return reading
+        waiter = ReadWaiter(self._pump, topic, from_seq=from_seq, limit=limit, node=node)
+        return Reading(self._pump, waiter, wait_ms=self._pump.clamp_wait(wait_ms))
 
     def delete_records(
         self,
@@ -200,7 +200,8 @@ class Broker:
             answer = self._pump.claim_now(topic, asked, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer
-        return Waiting(self._pump, found, asked, wait_ms=max(wait_ms, found.config.claim_jitter_ms))
+        waiter = ClaimWaiter(self._pump, found, asked)
+        return Waiting(self._pump, waiter, wait_ms=max(wait_ms, found.config.claim_jitter_ms))
 
     def ack(
         self,
@@ -214,7 +215,8 @@ class Broker:
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         self._pump.check_open()
-        return self._pump.answer(leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict), node)
+        acked = leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict)
+        return self._pump.answer_holder(acked, node)
 
     def nack(
         self,
@@ -231,9 +233,8 @@ class Broker:
     ) -> Answer[Settled]:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
         self._pump.check_open()
-        return self._pump.answer(
-            leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead), node
-        )
+        nacked = leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead)
+        return self._pump.answer_holder(nacked, node)
 
     def extend(
         self,
@@ -249,7 +250,7 @@ class Broker:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
         self._pump.check_open()
         extended = leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms)
-        return self._pump.answer(extended, node)
+        return self._pump.answer_holder(extended, node)
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to

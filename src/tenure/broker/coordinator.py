@@ -7,109 +7,47 @@ deadline comes.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from tenure.broker.alarms import Alarm, Alarms
-from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.leases import claim
-from tenure.broker.replies import Claim
+from tenure.broker.line import Line, Taker
 from tenure.core.claim import claimable_count
-from tenure.core.queue import NEVER
+from tenure.core.queue import NEVER, Queue
 from tenure.core.topic import Topic
 from tenure.errors import NotFound, Overloaded, TenureError
 
-__all__ = ["ClaimWaiter", "Coordinator", "Taker", "divide"]
-
-
-class Taker(Protocol):
-    """Somebody who waits for jobs of one queue."""
-
-    node: str
-    lease_ms: int | None
-    claim_id: str | None
-    auto_ack: bool
-
-    def wants(self) -> int:
-        """How many jobs it would take right now; 0 while it is full."""
-
-    def give(self, answer: Answer[Claim]) -> bool:
-        """Hand over a claim; True if it wants no more, ever."""
-
-    def refuse(self, error: TenureError) -> None:
-        """The queue is gone, or the claim is impossible."""
-
-
-class ClaimWaiter:
-    """A claim that waits until something comes or its time is up."""
-
-    def __init__(
-        self,
-        future: asyncio.Future[Answer[Claim]],
-        *,
-        node: str,
-        max_count: int,
-        lease_ms: int | None,
-        claim_id: str | None,
-        auto_ack: bool,
-    ) -> None:
-        self.future = future
-        self.node = node
-        self.max_count = max_count
-        self.lease_ms = lease_ms
-        self.claim_id = claim_id
-        self.auto_ack = auto_ack
-
-    def wants(self) -> int:
-        return 0 if self.future.done() else self.max_count
-
-    def give(self, answer: Answer[Claim]) -> bool:
-        if not self.future.done():
-            self.future.set_result(answer)
-        return True
-
-    def refuse(self, error: TenureError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-def divide(ready: int, wants: Sequence[int], *, start: int = 0) -> list[int]:
-    """Shares of ``ready`` in proportion to ``wants``; what is left over goes round from ``start``, one each."""
-    total = sum(wants)
-    if total <= ready:
-        return list(wants)
-    shares = [ready * want // total for want in wants]
-    left, at = ready - sum(shares), start
-    while left:
-        index = at % len(wants)
-        if shares[index] < wants[index]:
-            shares[index] += 1
-            left -= 1
-        at += 1
-    return shares
+__all__ = ["Coordinator"]
 
 
 class Coordinator:
-    """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all."""
+    """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all.
 
-    def __init__(self, engine: Engine, alarms: Alarms) -> None:
+    ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks who wants something.
+    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other one in this turn of the loop.
+    """
+
+    def __init__(self, engine: Engine, alarms: Alarms, *, on_time_passed: Callable[[], None]) -> None:
         self._engine = engine
         self._alarms = alarms
-        self._takers: dict[Topic, list[Taker]] = {}
+        self._on_time_passed = on_time_passed
+        self._lines: dict[Topic, Line] = {}
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
-        self._turn = 0
+        self.resting: set[Topic] = set()
         self.waiting = 0
 
     def waits_on(self, topic: Topic) -> bool:
         """Whether anybody waits for jobs of this queue."""
-        return topic in self._takers
+        return topic in self._lines
 
     def add(self, topic: Topic, taker: Taker) -> None:
         """Let somebody wait; where the queue gathers cohorts, the first one opens the window."""
-        self._takers.setdefault(topic, []).append(taker)
+        line = self._lines.get(topic)
+        if line is None:
+            line = self._lines[topic] = Line()
+        line.add(taker)
         self.waiting += 1
         jitter_ms = topic.config.claim_jitter_ms
         if jitter_ms and topic not in self._cohorts:
@@ -121,17 +59,24 @@ class Coordinator:
         self._cohorts.pop(topic, None)
         self.serve(topic)
 
+    def wake(self, topic: Topic, taker: Taker) -> None:
+        """A taker that was full may want something again: the next pass looks at it."""
+        line = self._lines.get(topic)
+        if line is not None and line.wake(taker):
+            self._engine.touched.add(topic)
+
     def remove(self, topic: Topic, taker: Taker) -> None:
         """Somebody stops waiting."""
-        takers = self._takers.get(topic, [])
-        if taker in takers:
-            takers.remove(taker)
+        line = self._lines.get(topic)
+        if line is None:
+            return
+        if line.remove(taker):
             self.waiting -= 1
-        if not takers:
+        if not line:
             self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
-        self.waiting -= len(self._takers.pop(topic, ()))
+        self.waiting -= len(self._lines.pop(topic, ()))
         for alarms in (self._deadlines, self._cohorts):
             alarm = alarms.pop(topic, None)
             if alarm is not None:
@@ -139,36 +84,31 @@ class Coordinator:
 
     def serve(self, topic: Topic) -> None:
         """One pass: divide what is ready among those who wait. While a window is open, it waits for its end."""
-        if topic not in self._takers or topic in self._cohorts:
+        if topic not in self._lines or topic in self._cohorts or topic in self.resting:
             return
         if topic.queue is None or self._engine.state.by_id.get(topic.id) is not topic:
             gone = NotFound(f"topic {topic.name!r} was deleted", code="topic_not_found", topic=topic.name)
             self._dismiss(topic, gone)
             return
         self._engine.pass_time(topic, self._engine.now())
-        ready = claimable_count(topic, topic.queue)
-        if ready:
-            for taker, share in self._shares(self._takers[topic], ready):
-                if share and not self._feed(topic, taker, share):
-                    break
+        self._on_time_passed()
+        self._pass(topic, topic.queue, self._lines[topic])
         self._watch(topic)
 
-    def _shares(self, takers: list[Taker], ready: int) -> list[tuple[Taker, int]]:
-        """Who gets how many. Fewer jobs than takers go round one each, so a thousand idle streams cost one look."""
-        if ready >= len(takers):
-            hungry = [(taker, wants) for taker in takers if (wants := taker.wants())]
-            self._turn += 1
-            shares = divide(ready, [wants for _, wants in hungry], start=self._turn) if hungry else []
-            return [(taker, share) for (taker, _), share in zip(hungry, shares, strict=True)]
-        chosen: list[tuple[Taker, int]] = []
-        for _ in range(len(takers)):
-            self._turn += 1
-            taker = takers[self._turn % len(takers)]
-            if taker.wants():
-                chosen.append((taker, 1))
-                if len(chosen) == ready:
-                    break
-        return chosen
+    def _pass(self, topic: Topic, queue: Queue, line: Line) -> None:
+        """Feed those whose turn it is. Dead letters end the pass: it goes on in another turn of the loop."""
+        ready = claimable_count(topic, queue) if line.is_hungry else 0
+        if not ready:
+            return
+        metrics = self._engine.metrics
+        dead_lettered = metrics.dead_lettered
+        for taker, share in line.shares(ready):
+            fed = self._feed(topic, taker, share)
+            if metrics.dead_lettered > dead_lettered:
+                self.resting.add(topic)
+                return
+            if not fed:
+                return
 
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; False where there is nothing more to hand out."""
@@ -190,23 +130,24 @@ class Coordinator:
             return True
         if not answer.reply.jobs:
             return False
+        self._lines[topic].served(taker)
         if taker.give(answer):
             self.remove(topic, taker)
         return True
 
     def _dismiss(self, topic: Topic, error: TenureError) -> None:
-        for taker in self._takers[topic]:
+        for taker in list(self._lines[topic]):
             taker.refuse(error)
         self._forget(topic)
 
     def close(self, error: TenureError) -> None:
         """Turn everybody away."""
-        for topic in list(self._takers):
+        for topic in list(self._lines):
             self._dismiss(topic, error)
 
     def _watch(self, topic: Topic) -> None:
         """Wake up when time alone makes something claimable."""
-        if topic not in self._takers or topic.queue is None:
+        if topic not in self._lines or topic.queue is None:
             return
         due, alarm = topic.queue.next_at, self._deadlines.get(topic)
         if alarm is not None:

@@ -26,6 +26,7 @@ from tenure.core.events import (
     ClockSet,
     Event,
     Opened,
+    RouterMoved,
     StateCarried,
     decode,
     encode,
@@ -237,6 +238,11 @@ class Engine:
             self.appended_bytes += len(event.blobs)
             self.reader.remember(location, event)
             self.touched.add(state.by_id[topic_id])
+        elif event.__class__ is RouterMoved and event.missed and event.dest in state.by_id:
+            # The seq that marks the loss for readers of the destination becomes durable as a record does.
+            dest = state.by_id[event.dest]
+            self._heads[event.dest] = dest.head_seq
+            self.touched.add(dest)
 
     def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
         """The event that appends copies of records the broker moves by itself."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
@@ -23,7 +25,16 @@ from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid, Overloaded
 
-__all__ = ["ack", "claim", "extend", "nack", "release", "shift_deadline"]
+__all__ = [
+    "ack",
+    "claim",
+    "extend",
+    "give_back",
+    "nack",
+    "release",
+    "shift_deadline",
+    "still_held",
+]
 
 
 def claim(
@@ -70,7 +81,7 @@ def claim(
         reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
         return Answer(reply, batch, max(level, LEVELS[topic.config.durability]), engine.gate)
     shown = deadline + engine.state.wall_offset_ms
-    reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue))
+    reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue), lease_ms)
     return Answer(reply, batch, max(level, _lease_level(topic)), engine.gate)
 
 
@@ -277,6 +288,36 @@ def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
             engine.touched.add(topic)
 
 
+def give_back(engine: Engine, claimed: Claim) -> None:
+    """Give back a claim whose caller went away before it was answered.
+
+    A claim with a ``claim_id`` stays leased: its caller can ask for it again, and no delivery is counted for that.
+    """
+    found = _queue_of(engine, claimed)
+    lease = found[1].leases.get(claimed.lease) if found is not None else None
+    if found is not None and lease is not None and lease.claim_id is None:
+        release(engine, found[0], [claimed.lease])
+
+
+def still_held(engine: Engine, claimed: Claim) -> Claim:
+    """The claim with those of its jobs that are held under its lease now; empty, without a lease, where none is."""
+    found = _queue_of(engine, claimed)
+    held = set(found[1].held(claimed.lease)) if found is not None else set()
+    if len(held) == len(claimed.jobs):
+        return claimed
+    jobs = [job for job in claimed.jobs if job.seq in held]
+    return replace(claimed, jobs=jobs) if jobs else Claim(claimed.topic, claimed.node, 0, 0, [], {}, claimed.ready)
+
+
+def _queue_of(engine: Engine, claimed: Claim) -> tuple[Topic, Queue] | None:
+    """The queue that a claim is about, with the time let pass on it; None where it was deleted."""
+    topic = engine.state.topics.get(claimed.topic)
+    if topic is None or topic.queue is None:
+        return None
+    engine.pass_time(topic, engine.now())
+    return topic, topic.queue
+
+
 def extend(
     engine: Engine,
     name: str,
@@ -305,18 +346,15 @@ def extend(
     return Answer(Extension(name, dict.fromkeys(each(runs), shown), skipped), batch, level, engine.gate)
 
 
-def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> Claim:
-    """The claim's sync eats into the lease: let it start anew from now, in the log too. That moves the deadline by the
-    wait.
+def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> tuple[int, int] | None:
+    """Let a lease whose claim waits for its sync last ``lease_ms`` from now, in the log too.
+
+    Returns the batch that says so and the new deadline in log time; None where nothing is held any more.
     """
-    topic, queue = engine.state.queue(claimed.topic)
-    now = engine.now()
-    engine.pass_time(topic, now)
-    held = queue.held(claimed.lease)
-    if not held:
-        return claimed
-    deadline = now + lease_ms
-    event = Extended(now, topic.id, to_runs(held), deadline, claimed.node, "sync")
-    engine.commit(event, topic.id, urgent=True)
-    shown = deadline + engine.state.wall_offset_ms
-    return Claim(claimed.topic, claimed.node, claimed.lease, shown, claimed.jobs, claimed.redelivered, claimed.ready)
+    found = _queue_of(engine, claimed)
+    held = found[1].held(claimed.lease) if found is not None else []
+    if found is None or not held:
+        return None
+    now, topic = engine.now(), found[0]
+    event = Extended(now, topic.id, to_runs(held), now + lease_ms, claimed.node, "sync")
+    return engine.commit(event, topic.id, urgent=True), now + lease_ms

@@ -1,9 +1,10 @@
-"""What keeps an open broker moving: after each command, those who wait are fed and the write is planned."""
+"""The moving parts of an open broker: after each command, those who wait are fed and the write is planned."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from tenure.broker import leases, routing
@@ -11,21 +12,22 @@ from tenure.broker.alarms import Alarms
 from tenure.broker.answer import Answer, Level
 from tenure.broker.committer import Committer
 from tenure.broker.coordinator import Coordinator
-from tenure.broker.engine import Engine
-from tenure.broker.lifecycle import Lifecycle, expired, translate
-from tenure.broker.replies import Claim
+from tenure.broker.engine import Engine, Listener
+from tenure.broker.publisher import Publisher
+from tenure.broker.reading import ReadWaiter
+from tenure.broker.replies import Claim, Extension, Settled
+from tenure.broker.stream_leases import StreamLeases
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.unsynced import UnsyncedClaims
-from tenure.broker.waiting import Asked, Reading
-from tenure.core.events import Event
-from tenure.core.names import check_node
+from tenure.broker.waiting import Asked, WrittenClaim
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
-from tenure.errors import Closed, Overloaded
+from tenure.errors import Closed, Overloaded, TenureError
 
 __all__ = ["Pump"]
 
 T = TypeVar("T")
+S = TypeVar("S", Settled, Extension)
 
 
 class Pump:
@@ -34,13 +36,14 @@ class Pump:
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self.engine = engine
         self.loop = loop
-        self.alarms = Alarms(loop, engine.now)
+        self.alarms = Alarms(loop, engine.now, check_ms=engine.settings.clock_check_ms, after=self.settle)
         self.committer = engine.gate = Committer(engine, loop, self._attend)
-        self.coordinator = Coordinator(engine, self.alarms)
-        self._unsynced = UnsyncedClaims(engine, self.alarms)
-        self.readings: dict[Topic, set[Reading]] = {}
-        self._subscriptions: list[Subscription] = []
-        self._streams: dict[str, list[WorkStream]] = {}  # by node
+        self.coordinator = Coordinator(engine, self.alarms, on_time_passed=self.tell_ended)
+        self.readings: dict[Topic, set[ReadWaiter]] = {}
+        self._unsynced = UnsyncedClaims(self)
+        self._streams = StreamLeases(self)
+        self._publisher = Publisher(self)
+        self._again: set[Topic] = set()
         self._closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
@@ -56,8 +59,7 @@ class Pump:
         self.coordinator.close(closing())
         for reading in [reading for readings in self.readings.values() for reading in readings]:
             reading.refuse(closing())
-        for subscription in list(self._subscriptions):
-            subscription.close()
+        self._publisher.close()
 
     def check_open(self) -> None:
         """Raise Closed once the broker is."""
@@ -76,10 +78,15 @@ class Pump:
 
     # Answers
 
-    def answer(self, answer: Answer[T], node: str | None = None) -> Answer[T]:
-        """The answer to a command that has been carried out; ``node`` has shown by it that it lives."""
-        if node in self._streams:
-            self._hear(node)
+    def answer(self, answer: Answer[T]) -> Answer[T]:
+        """The answer to a command that has been carried out."""
+        self.settle()
+        return answer
+
+    def answer_holder(self, answer: Answer[S], node: str) -> Answer[S]:
+        """The answer to a worker that settled or extended jobs, and thereby shows that it is alive."""
+        if self._streams:
+            self._streams.hear(answer.reply, node)
         self.settle()
         return answer
 
@@ -101,37 +108,34 @@ class Pump:
         return self.answer_claim(answer)
 
     def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
-        """The answer to a claim; where it waits for a sync, a slow one moves the deadline (fault 15)."""
+        """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
         self.settle()
-        if answer.level == Level.SYNCED and answer.reply.lease:
-            return self._answer_synced(answer, self.engine.now())
-        return answer
+        if not answer.reply.lease or answer.level == Level.NOW:
+            return answer
+        if answer.level == Level.SYNCED:
+            return self._unsynced.answer(answer)
+        return WrittenClaim(answer.reply, answer.batch, answer.level, answer.gate, give_back=self.give_back)
 
-    async def _answer_synced(self, answer: Answer[Claim], started: int) -> Claim:
-        claim = await self._unsynced.answer(answer, started=started)
-        if claim is not answer.reply:
+    def give_back(self, claim: Claim) -> None:
+        """Give back what a caller was about to get. What cannot be given back runs out by itself."""
+        if claim.lease and not self._closed:
+            with suppress(TenureError):  # no room, or the log has failed
+                leases.give_back(self.engine, claim)
             self.settle()
-        return claim
+
+    def release(self, topic: Topic, numbers: Sequence[int]) -> None:
+        """Give back leases whose connection is gone. What cannot be given back runs out by itself."""
+        if not self._closed:
+            with suppress(TenureError):  # no room, or the log has failed
+                leases.release(self.engine, topic, numbers)
+            self.settle()
 
     # Streams
-
-    def _hear(self, node: str) -> None:
-        for stream in self._streams[node]:
-            if stream.heard():
-                self.engine.touched.add(stream.topic)
 
     def open_stream(self, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> WorkStream:
         """Let a stream wait on a queue."""
         self.check_waiters()
-        stream = WorkStream(
-            topic,
-            node=check_node(node),
-            max_count=leases.clamp_claim(self.engine, max_count),
-            lease_ms=None if lease_ms is None else leases.clamp_lease(lease_ms),
-            answer=self.answer_claim,
-            on_close=self._close_stream,
-        )
-        self._streams.setdefault(stream.node, []).append(stream)
+        stream = self._streams.open(topic, node=node, max_count=max_count, lease_ms=lease_ms)
         self.coordinator.add(topic, stream)
         self.coordinator.serve(topic)
         self.settle()
@@ -139,97 +143,101 @@ class Pump:
 
     def detach(self, topic: Topic | None, node: str | None) -> int:
         """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
-        lists = self._streams.values() if node is None else [self._streams.get(node, [])]
-        ended = [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
+        ended = self._streams.of(topic, node)
         for stream in ended:
             stream.detach()
         return len(ended)
 
-    def _close_stream(self, stream: WorkStream) -> None:
-        self.coordinator.remove(stream.topic, stream)
-        self._streams[stream.node].remove(stream)
-        if not self._streams[stream.node]:
-            del self._streams[stream.node]
-        if not self._closed and self.committer.failed is None:
-            leases.release(self.engine, stream.topic, stream.leases)
-            self.settle()
-
     def subscribe(self, topic: str | None) -> Subscription:
-        """Follow the life of jobs; the first subscriber makes the engine tell of it."""
-        rows_max = self.engine.settings.subscriber_events_max
-        subscription = Subscription(topic, rows_max=rows_max, on_close=self._unsubscribe)
-        if not self._subscriptions:
+        """Follow the life of jobs, of one topic or of all."""
+        return self._publisher.subscribe(topic)
+
+    def follow(self, listener: Listener) -> None:
+        """Report every event from now on, before it is folded, and collect the leases that run out."""
+        if not self.engine.listeners:
             self.engine.state.ended = []
-            self.engine.listeners.append(self._publish)
-        self._subscriptions.append(subscription)
-        return subscription
+        self.engine.listeners.append(listener)
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
-        self._subscriptions.remove(subscription)
-        if not self._subscriptions:
+    def unfollow(self, listener: Listener) -> None:
+        """Report no more."""
+        self.engine.listeners.remove(listener)
+        if not self.engine.listeners:
             self.engine.state.ended = None
-            self.engine.listeners.remove(self._publish)
 
-    def _publish(self, event: Event) -> None:
-        self._publish_ended()
-        row = translate(self.engine.state, event)
-        if row is not None:
-            self._offer(row)
-
-    def _publish_ended(self) -> None:
+    def tell_ended(self) -> None:
+        """Report the leases that ran out since the last call."""
         for topic, ended in self.engine.take_ended():
-            self._offer(expired(self.engine.state, topic, ended))
-
-    def _offer(self, row: Lifecycle) -> None:
-        for subscription in self._subscriptions:
-            subscription.offer(row)
+            self._streams.expire(ended)
+            self._publisher.expire(topic, ended)
 
     # Moving on
 
     def settle(self) -> None:
         """After every command: feed those who wait, and plan the write."""
         engine = self.engine
+        if engine.state.ended:
+            self.tell_ended()
         if engine.touched:
             self._attend()
-        if engine.state.ended:
-            self._publish_ended()
         engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
 
     def _attend(self) -> None:
-        """Something became claimable or readable: forward, feed and wake whoever waits for it."""
-        touched, routers = self.engine.touched, self.engine.state.routers_from
-        if not routers and not self.readings and not self.coordinator.waiting:
+        """Something became claimable or readable: forward, feed and wake whoever waits for it.
+
+        Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
+        longer than one pass.
+        """
+        touched, waits = (
+            self.engine.touched,
+            self.engine.state.routers_from or self.readings or self.coordinator.waiting,
+        )
+        if not waits:
             touched.clear()
             return
+        attended: set[Topic] = set()
         while touched:
             topic = touched.pop()
-            if self.engine.stalled:
-                self._resume(topic.name)
-            if topic.name in routers and routing.forward(self.engine, topic):
-                self.loop.call_soon(self._forward_more, topic)
-            self.coordinator.serve(topic)
-            for reading in list(self.readings.get(topic, ())):
-                reading.look_again()
-            routers = self.engine.state.routers_from
+            if topic in attended or topic in self.coordinator.resting:
+                self._attend_later(topic)
+            else:
+                attended.add(topic)
+                self._attend_to(topic)
+        if self.engine.state.ended:
+            self.tell_ended()
         self.committer.plan()
+
+    def _attend_to(self, topic: Topic) -> None:
+        if self.engine.stalled:
+            self._resume(topic.name)
+        if topic.name in self.engine.state.routers_from and routing.forward(self.engine, topic):
+            self._attend_later(topic)
+        self.coordinator.serve(topic)
+        for reading in list(self.readings.get(topic, ())):
+            reading.look_again()
+
+    def _attend_later(self, topic: Topic) -> None:
+        if not self._again:
+            self.loop.call_soon(self._attend_again)
+        self._again.add(topic)
+
+    def _attend_again(self) -> None:
+        self.coordinator.resting.clear()
+        self.engine.touched |= self._again
+        self._again.clear()
+        if not self._closed:
+            self.settle()
 
     def _resume(self, dest: str) -> None:
         """Something happened on a topic that routers wait for: let them try again."""
         topics = self.engine.state.topics
         self.engine.touched.update(topics[name] for name in self.engine.stalled.pop(dest, ()) if name in topics)
 
-    def _forward_more(self, topic: Topic) -> None:
-        if not self._closed:
-            self.engine.touched.add(topic)
-            self.settle()
-
     def _clock_moved(self) -> None:
         self.engine.held_ms = self.engine.last_ms = 0
         if not self._closed:
             self.alarms.check()
-            self.settle()
 
 
 def closing() -> Closed:

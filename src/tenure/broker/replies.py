@@ -46,7 +46,8 @@ class Claim(msgspec.Struct, frozen=True):
     """Jobs held by ``node`` until ``deadline`` (wall ms) under one lease; ``ready`` is what still waits.
 
     ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the
-    count of those jobs that were delivered before.
+    count of those jobs that were delivered before. ``lease_ms`` is the duration that this claim was given; 0 where it
+    repeats an earlier one or holds nothing.
     """
 
     topic: str
@@ -56,6 +57,7 @@ class Claim(msgspec.Struct, frozen=True):
     jobs: list[Stored]
     redelivered: dict[int, int]
     ready: int
+    lease_ms: int = 0
 
     @property
     def lease_id(self) -> str | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
 from tenure.broker.lifecycle import Lifecycle
 from tenure.broker.replies import Claim
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded, TenureError
+
+if TYPE_CHECKING:
+    from tenure.broker.stream_leases import StreamLeases
 
 __all__ = ["Subscription", "WorkStream"]
 
@@ -21,97 +25,109 @@ class WorkStream:
     ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
     that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
 
-    A worker that lets a lease run out and has said nothing since it got it is taken to be stopped, with its connection
-    open: it gets no more until its node settles or extends something (fault 24). Otherwise every lapse would push it
-    the same jobs again, until their deliveries are used up.
+    Whether the worker behind it is alive is judged by this stream alone (fault 24), because each lapse of a stopped one
+    would push it the same jobs again, until their deliveries are used up. A worker that let a lease run out which it
+    had read, and has settled or extended nothing of this stream since it was given it, gets no more until it does. A
+    reader that let one run out unread gets no more until it reads; what it reads is never a lease that is over.
+
+    ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
     """
 
-    def __init__(
-        self,
-        topic: Topic,
-        *,
-        node: str,
-        max_count: int,
-        lease_ms: int | None,
-        answer: Callable[[Answer[Claim]], Awaitable[Claim]],
-        on_close: Callable[[WorkStream], None],
-    ) -> None:
+    def __init__(self, book: StreamLeases, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> None:
         self.topic = topic
         self.node = node
         self.max_count = max_count
         self.lease_ms = lease_ms
         self.claim_id: str | None = None
         self.auto_ack = False
-        self._answer = answer
-        self._on_close = on_close
-        self._numbers: dict[int, int] = {}  # each lease, and how much the node had said when it was given
-        self._said_count = 0
-        self._is_mute = False
+        self.leases: set[int] = set()
+        self.held_count = 0
+        self._book = book
         self._given: deque[Answer[Claim]] = deque()
+        self._signs_count = 0
+        self._is_silent = False
+        self._is_unread = False
         self._arrival = asyncio.Event()
         self._error: TenureError | None = None
         self._closed = False
 
+    # For the broker
+
     def wants(self) -> int:
         """How many more jobs it may hold."""
-        queue = self.topic.queue
-        if self._closed or queue is None:
+        if self._closed or self._is_silent or self._is_unread:
             return 0
-        for number in [number for number in self._numbers if number not in queue.leases]:
-            self._is_mute = self._is_mute or self._numbers[number] == self._said_count
-            del self._numbers[number]
-        if self._is_mute:
-            return 0
-        return max(0, self.max_count - sum(map(queue.held_count, self._numbers)))
+        return max(0, self.max_count - self.held_count)
 
     def give(self, answer: Answer[Claim]) -> bool:
         """Take in a claim."""
-        self._numbers[answer.reply.lease] = self._said_count
+        claim = answer.reply
+        self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
         self._given.append(answer)
         self._arrival.set()
         return False
-
-    def heard(self) -> bool:
-        """Its node settled or extended something; True where that lets it be fed again."""
-        self._said_count += 1
-        was_mute, self._is_mute = self._is_mute, False
-        return was_mute
 
     def refuse(self, error: TenureError) -> None:
         """The queue is gone."""
         self._error = error
         self._arrival.set()
 
-    @property
-    def leases(self) -> list[int]:
-        """The leases that were delivered here, in order."""
-        return sorted(self._numbers)
+    def expire(self, lease: int, *, signs_count: int) -> None:
+        """A lease ran out, or a part of it. ``signs_count`` is how many signs of life it had when that was given."""
+        if self._given and lease >= self._given[0].reply.lease:  # leases are given and read in ascending order
+            self._is_unread = True
+        elif signs_count == self._signs_count:
+            self._is_silent = True
+
+    def hear(self) -> None:
+        """Its worker settled or extended something that was given here: a sign of life."""
+        self._signs_count += 1
+        self._is_silent = False
+
+    # For the reader
 
     def __aiter__(self) -> WorkStream:
         return self
 
     async def __anext__(self) -> Claim:
-        while not self._given:
+        while True:
+            while self._given:
+                answer = self._book.read(self._given[0])
+                self._given.popleft()
+                if answer is not None:
+                    self._reads_again()
+                    return await self._book.answer(answer)
+            self._reads_again()
+            if self._given:
+                continue
             if self._error is not None:
                 raise self._error
             if self._closed:
                 raise StopAsyncIteration
             self._arrival.clear()
             await self._arrival.wait()
-        return await self._answer(self._given.popleft())
+
+    def _reads_again(self) -> None:
+        """The reader has come for more: it may be fed again, if that was what kept it from being fed."""
+        if self._is_unread:
+            self._is_unread = False
+            self._book.wake(self)
 
     def detach(self) -> None:
         """Stop, and give back only what nobody has read yet: the rest stays leased until it is settled or runs out."""
-        self._numbers = {answer.reply.lease: 0 for answer in self._given}
+        unread = [answer.reply.lease for answer in self._given]
         self._given.clear()
-        self.close()
+        self._end(unread)
 
     def close(self) -> None:
         """Stop, and give back what is held."""
+        self._end(None)
+
+    def _end(self, numbers: list[int] | None) -> None:
         if not self._closed:
             self._closed = True
             self._arrival.set()
-            self._on_close(self)
+            self._book.end(self, numbers)
 
     async def __aenter__(self) -> WorkStream:
         return self

@@ -1,66 +1,174 @@
 """Claims that wait for their sync: nobody has the jobs yet, so their leases may not run out (fault 15).
 
-A claim on a queue with durable leases is answered once it is synced. Where the disk takes long, the lease is started
-anew at every half of it, and once more when the answer goes out. The common case, a sync of a millisecond, pays for a
-dict entry and nothing else: there is one alarm for all of them.
+A claim on a queue with durable leases is answered once it is synced. Where the disk takes long, the lease is extended
+before it runs out, each time for twice as long as before, so a sync of any length needs few events.
+
+The deadline that is answered is durable too. Where less than nine tenths of the lease are left when the sync is
+through, the deadline moves to a whole lease from then, and that is synced before the answer. If this sync eats into the
+lease as well, the next one probably will too: then the deadline moves by the length of that wait on top.
+
+The common case, a sync of a millisecond, pays for a dict entry and nothing else: there is one alarm for all of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tenure.broker.alarms import Alarm, Alarms
-from tenure.broker.answer import Answer
-from tenure.broker.engine import Engine
-from tenure.broker.leases import shift_deadline
+from msgspec.structs import replace
+
+from tenure.broker.alarms import Alarm
+from tenure.broker.answer import Answer, Level
+from tenure.broker.leases import shift_deadline, still_held
+from tenure.broker.pending import Pending
 from tenure.broker.replies import Claim
+from tenure.core.config import LEASE_MS_MAX
 from tenure.errors import TenureError
 
-__all__ = ["UnsyncedClaims"]
+if TYPE_CHECKING:
+    from tenure.broker.pump import Pump
+
+__all__ = ["SyncedClaim", "UnsyncedClaims"]
+
+_ROUNDS_MAX: Final = 4
+"""How often a deadline is moved and synced again before the claim is answered with what is left of it."""
+_SOON: Final = 8
+"""Leases that are due within this part of the time they are kept for are extended together."""
+
+
+class _Move(NamedTuple):
+    """A later deadline, in a batch that is not synced yet."""
+
+    batch: int
+    deadline: int
+    begun: int
+
+
+class _Unsynced:
+    """A lease whose claim waits for its sync, and how many callers wait for it.
+
+    ``deadline`` is the one known to be durable; ``move`` is under way, and ``wait_ms`` is how long the last one was.
+    ``due`` is when the lease is extended next, to last for ``keep_ms`` at least.
+    """
+
+    __slots__ = ("callers", "claim", "deadline", "due", "keep_ms", "move", "wait_ms")
+
+    def __init__(self, claim: Claim, *, deadline: int) -> None:
+        self.claim = claim
+        self.callers = 0
+        self.deadline = deadline
+        self.keep_ms = claim.lease_ms
+        self.due = deadline - claim.lease_ms // 2
+        self.move: _Move | None = None
+        self.wait_ms = 0
 
 
 class UnsyncedClaims:
-    """Keeps the leases of claims alive until they are answered."""
+    """Keeps the leases of claims alive until they are answered, one entry per lease."""
 
-    def __init__(self, engine: Engine, alarms: Alarms) -> None:
-        self._engine = engine
-        self._alarms = alarms
-        #: By lease: the claim, its duration, and the log time at which it is half over.
-        self._waiting: dict[int, tuple[Claim, int, int]] = {}
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._engine = pump.engine
+        self._waiting: dict[int, _Unsynced] = {}
         self._alarm: Alarm | None = None
 
-    async def answer(self, answer: Answer[Claim], *, started: int) -> Claim:
-        """The claim once it is synced; where that took more than a tenth of the lease, its deadline moves by the
-        wait.
-        """
-        engine, claim = self._engine, answer.reply
-        lease_ms = claim.deadline - engine.state.wall_offset_ms - started
-        half = started + lease_ms // 2
-        self._waiting[claim.lease] = (claim, lease_ms, half)
-        self._watch(half)
-        try:
-            await answer
-        finally:
-            del self._waiting[claim.lease]
-        if (engine.now() - started) * 10 > lease_ms:
-            return shift_deadline(engine, claim, lease_ms=lease_ms)
-        return claim
+    def answer(self, answer: Answer[Claim]) -> Answer[Claim] | SyncedClaim:
+        """Answer a claim once it is durable.
 
-    def _watch(self, half: int) -> None:
-        """Wake up at this half-time, or before. An alarm that turns out to be early, or for nobody, costs nothing."""
+        A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
+        what is pending, and keeps nothing alive.
+        """
+        claim = answer.reply
+        if not (claim.lease_ms or claim.lease in self._waiting) or answer.batch <= self._engine.synced_batch:
+            return answer
+        return SyncedClaim(self._pump, self, answer)
+
+    # For those who wait
+
+    def join(self, claim: Claim) -> None:
+        """One caller more waits for this lease."""
+        entry = self._waiting.get(claim.lease)
+        if entry is None:
+            deadline = claim.deadline - self._engine.state.wall_offset_ms
+            entry = self._waiting[claim.lease] = _Unsynced(claim, deadline=deadline)
+            self._watch(entry.due)
+        entry.callers += 1
+
+    def leave(self, claim: Claim) -> None:
+        """One caller less waits for it; with the last one it is kept alive no longer."""
+        entry = self._waiting[claim.lease]
+        entry.callers -= 1
+        if not entry.callers:
+            del self._waiting[claim.lease]
+
+    async def complete(self, claim: Claim) -> Claim:
+        """The claim, which is durable now, with a durable deadline: moved where too little is left of it."""
+        entry, engine = self._waiting[claim.lease], self._engine
+        for _ in range(_ROUNDS_MAX):
+            if (entry.deadline - engine.now()) * 10 >= entry.claim.lease_ms * 9:
+                break
+            move = entry.move or self._move(entry)
+            if move is None:
+                break
+            await Answer(claim, move.batch, Level.SYNCED, engine.gate)
+            if entry.move is move:  # else another caller that waits for this lease has seen it already
+                entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
+        shown = entry.deadline + engine.state.wall_offset_ms
+        return still_held(engine, claim if claim.deadline == shown else replace(claim, deadline=shown))
+
+    def _move(self, entry: _Unsynced) -> _Move | None:
+        """Put a new deadline on its way to the disk; None where there can be none."""
+        lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
+        with suppress(TenureError):  # no room, or the log has failed: what is durable is answered, or the failure
+            moved = shift_deadline(self._engine, entry.claim, lease_ms=lease_ms)
+            if moved is not None:
+                entry.move = _Move(*moved, self._engine.now())
+        self._pump.settle()
+        return entry.move
+
+    # Keeping alive
+
+    def _watch(self, due: int) -> None:
+        """Wake up at that time, or before. An alarm that turns out to be early, or for nobody, costs nothing."""
         if self._alarm is not None:
-            if self._alarm.due_ms <= half:
+            if self._alarm.ring is not None and self._alarm.due_ms <= due:
                 return
             self._alarm.cancel()
-        self._alarm = self._alarms.at(half, self._keep)
+        self._alarm = self._pump.alarms.at(due, self._keep)
 
     def _keep(self) -> None:
-        self._alarm = None
+        """Extend the leases that are due, and those that soon will be: few alarms, however many leases."""
         now = self._engine.now()
-        for lease, (claim, lease_ms, half) in list(self._waiting.items()):
-            if half <= now:
+        for entry in self._waiting.values():
+            if entry.due - now <= entry.keep_ms // _SOON:
+                entry.keep_ms = min(2 * entry.keep_ms, LEASE_MS_MAX)
+                entry.due = now + entry.keep_ms // 2
                 with suppress(TenureError):  # a log that failed tells the caller by itself
-                    shift_deadline(self._engine, claim, lease_ms=lease_ms)
-                self._waiting[lease] = (claim, lease_ms, now + lease_ms // 2)
+                    shift_deadline(self._engine, entry.claim, lease_ms=entry.keep_ms)
         if self._waiting:
-            self._watch(min(half for _, _, half in self._waiting.values()))
+            self._watch(min(entry.due for entry in self._waiting.values()))
+
+
+class SyncedClaim(Pending[Claim]):
+    """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
+
+    def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Claim]) -> None:
+        super().__init__(pump.loop)
+        self._pump = pump
+        self._claims = claims
+        self._answer = answer
+        claims.join(answer.reply)
+
+    async def _finish(self) -> Claim:
+        try:
+            return await self._claims.complete(await self._answer)
+        except (asyncio.CancelledError, GeneratorExit):
+            self._pump.give_back(self._answer.reply)
+            raise
+        finally:
+            self._claims.leave(self._answer.reply)
+
+    def _abandon(self) -> None:
+        self._claims.leave(self._answer.reply)
+        self._pump.give_back(self._answer.reply)

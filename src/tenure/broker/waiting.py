@@ -1,28 +1,29 @@
-"""Callers that wait: for jobs to claim, or for records to read."""
+"""Claims that wait: for jobs to come, or for their write."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.broker import leases, reads
+from tenure.broker import leases
+from tenure.broker.alarms import Alarm
 from tenure.broker.answer import Answer
-from tenure.broker.coordinator import ClaimWaiter
 from tenure.broker.engine import Engine
-from tenure.broker.replies import Claim, Difference
+from tenure.broker.pending import Pending
+from tenure.broker.replies import Claim
 from tenure.core.names import check_key, check_node
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_whole
-from tenure.errors import NotFound, TenureError
+from tenure.errors import TenureError
 from tenure.settings import Settings
 
 if TYPE_CHECKING:
     from tenure.broker.pump import Pump
 
-__all__ = ["Asked", "Reading", "Waiting"]
+__all__ = ["Asked", "ClaimWaiter", "Waiting", "WrittenClaim"]
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -57,133 +58,101 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Waiting:
-    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling it gives back what it
-    got.
-    """
+class ClaimWaiter:
+    """A taker that wants one claim, and stands in line until it comes or its time is up."""
 
-    def __init__(self, pump: Pump, topic: Topic, asked: Asked, *, wait_ms: int) -> None:
+    def __init__(self, pump: Pump, topic: Topic, asked: Asked) -> None:
         asked.check(pump.engine.settings)
         pump.check_waiters()
         self._pump = pump
         self._topic = topic
         self._asked = asked
-        self._waiter = ClaimWaiter(
-            pump.loop.create_future(),
-            node=asked.node,
-            max_count=leases.clamp_claim(pump.engine, asked.max_count),
-            lease_ms=asked.lease_ms,
-            claim_id=asked.claim_id,
-            auto_ack=asked.auto_ack,
-        )
-        pump.coordinator.add(topic, self._waiter)
-        pump.coordinator.serve(topic)
-        self._alarm = pump.alarms.at(pump.engine.now() + wait_ms, self._time_up)
-        if not wait_ms:
+        self._max_count = leases.clamp_claim(pump.engine, asked.max_count)
+        self._alarm: Alarm | None = None
+        self.node, self.lease_ms = asked.node, asked.lease_ms
+        self.claim_id, self.auto_ack = asked.claim_id, asked.auto_ack
+        self.future: asyncio.Future[Answer[Claim]] = pump.loop.create_future()
+
+    def start(self, wait_ms: int) -> None:
+        """Get in line, and wait that long if nothing is there yet."""
+        coordinator = self._pump.coordinator
+        coordinator.add(self._topic, self)
+        coordinator.serve(self._topic)
+        if self.future.done():
+            return
+        if wait_ms:
+            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
+        else:
             self._time_up()
-        pump.settle()
+
+    def wants(self) -> int:
+        return 0 if self.future.done() else self._max_count
+
+    def give(self, answer: Answer[Claim]) -> bool:
+        self._cancel_alarm()
+        if not self.future.done():
+            self.future.set_result(answer)
+        return True
+
+    def refuse(self, error: TenureError) -> None:
+        self._cancel_alarm()
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def _time_up(self) -> None:
         """The last moment: take what is there, if only an empty hand or the reason why."""
-        if self._waiter.future.done():
+        if self.future.done():
             return
-        self._pump.coordinator.remove(self._topic, self._waiter)
+        self._pump.coordinator.remove(self._topic, self)
         try:
-            self._waiter.give(self._asked.claim(self._pump.engine, self._topic.name))
-        except TenureError as error:
-            self._waiter.refuse(error)
-        self._pump.settle()
-
-    def __await__(self) -> Generator[Any, None, Claim]:
-        future = self._waiter.future
-        try:
-            answer = yield from future
-            return (yield from self._pump.answer_claim(answer).__await__())
-        except asyncio.CancelledError:
-            self._give_back(future)
-            raise
-        finally:
-            self._alarm.cancel()
-            self._pump.coordinator.remove(self._topic, self._waiter)
-
-    def _give_back(self, future: asyncio.Future[Answer[Claim]]) -> None:
-        if future.done() and not future.cancelled() and future.exception() is None:
-            lease = future.result().reply.lease
-            if lease:
-                leases.release(self._pump.engine, self._topic, [lease])
-                self._pump.settle()
-
-
-class Reading:
-    """A read that may wait for its first record."""
-
-    def __init__(
-        self, pump: Pump, topic: str, *, from_seq: int, limit: int, node: str | Collection[str] | None
-    ) -> None:
-        self._pump = pump
-        self._name = topic
-        self._from_seq, self._limit, self._node = from_seq, limit, node
-        self._topic = pump.engine.state.topic(topic)
-        self._found = self._look()
-        self._future: asyncio.Future[Difference] | None = None
-        self._time_is_up = False
-
-    def _look(self) -> Difference:
-        return reads.diff(self._pump.engine, self._name, from_seq=self._from_seq, limit=self._limit, node=self._node)
-
-    def start(self, wait_ms: int) -> None:
-        """Wait that long if nothing is there yet."""
-        if wait_ms and not self._found.records and self._found.tombstone is None:
-            self._pump.check_waiters()
-            self._future = self._pump.loop.create_future()
-            self._pump.readings.setdefault(self._topic, set()).add(self)
-            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
-        self._pump.settle()
-
-    def look_again(self) -> None:
-        """Something happened on the topic: answer if there is something to read now."""
-        if self._pump.engine.state.by_id.get(self._topic.id) is not self._topic:
-            self.refuse(NotFound(f"topic {self._name!r} was deleted", code="topic_not_found", topic=self._name))
-            return
-        try:
-            found = self._look()
+            self.give(self._asked.claim(self._pump.engine, self._topic.name))
         except TenureError as error:
             self.refuse(error)
-            return
-        if self._time_is_up or found.records or found.tombstone is not None:
-            self._finish(found)
-        else:  # what was passed over, such as the reader's own records, need not be read again
-            self._from_seq = max(self._from_seq, found.next_from_seq)
 
-    def _time_up(self) -> None:
-        self._time_is_up = True
-        self.look_again()
+    def abandon(self) -> None:
+        """The caller is gone: wait no more, and give back what was handed over meanwhile."""
+        self._cancel_alarm()
+        self._pump.coordinator.remove(self._topic, self)
+        if not self.future.cancel() and not self.future.cancelled() and self.future.exception() is None:
+            self._pump.give_back(self.future.result().reply)
 
-    def _finish(self, found: Difference) -> None:
-        self._stop()
-        if self._future is not None and not self._future.done():
-            self._future.set_result(found)
 
-    def refuse(self, error: TenureError) -> None:
-        """There will be nothing to read."""
-        self._stop()
-        if self._future is not None and not self._future.done():
-            self._future.set_exception(error)
+class Waiting(Pending[Claim]):
+    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling or dropping it gives back
+    what it got.
+    """
 
-    def _stop(self) -> None:
-        if self._future is None:
-            return
-        self._alarm.cancel()
-        readings = self._pump.readings.get(self._topic)
-        if readings is not None:
-            readings.discard(self)
-            if not readings:
-                del self._pump.readings[self._topic]
+    def __init__(self, pump: Pump, waiter: ClaimWaiter, *, wait_ms: int) -> None:
+        super().__init__(pump.loop)
+        self._pump = pump
+        self._waiter = waiter
+        waiter.start(wait_ms)
+        pump.settle()
 
-    def __await__(self) -> Generator[Any, None, Difference]:
-        if self._future is None:
-            return self._found
+    async def _finish(self) -> Claim:
         try:
-            return (yield from self._future)
-        finally:
-            self._stop()
+            answer = await self._waiter.future
+        except BaseException:
+            self._waiter.abandon()
+            raise
+        return await self._pump.answer_claim(answer)
+
+    def _abandon(self) -> None:
+        self._waiter.abandon()
+
+
+class WrittenClaim(Answer[Claim], frozen=True, eq=False, gc=False, kw_only=True):
+    """A claim that is answered once it is written. Cancelling it while it is awaited gives back what it holds."""
+
+    give_back: Callable[[Claim], None]
+
+    def __await__(self) -> Generator[Any, None, Claim]:
+        try:
+            return (yield from Answer.__await__(self))
+        except (asyncio.CancelledError, GeneratorExit):
+            self.give_back(self.reply)
+            raise
