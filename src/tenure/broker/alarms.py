@@ -74,6 +74,7 @@ class Alarms:
         They are taken out before the first one rings: an alarm that is set meanwhile, for whatever time, rings in a
         later turn, so a check always ends. One that raises is reported to the loop and keeps no other from ringing.
         """
+        self.close()
         now = self._now()
         due: list[Alarm] = []
         while self._heap and self._heap[0][0] <= now:
@@ -121,13 +122,9 @@ class Alarms:
         due = min(max(due, now), now + self._check_ms)
         self._timer_due = due
         if due == now:
-            self._timer = self._loop.call_soon(self._on_timer)
+            self._timer = self._loop.call_soon(self.check)
         else:  # a millisecond more, because the loop's clock and ours cut their milliseconds at different places
-            self._timer = self._loop.call_later((due - now + 1) / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.check()
+            self._timer = self._loop.call_later((due - now + 1) / 1000, self.check)
 
     def close(self) -> None:
         """Cancel the loop's timer."""

@@ -107,7 +107,9 @@ class Line:
             return [(taker, 1) for taker, _ in self._look(ready)]
         wanting = self._look(len(self._hungry))
         wants = [want for _, want in wanting]
-        total = max(sum(wants), 1)
+        total = sum(wants)
+        if total <= ready:
+            return wanting
         given = [
             (share * total > ready * want, taker, share)
             for (taker, want), share in zip(wanting, divide(ready, wants), strict=True)

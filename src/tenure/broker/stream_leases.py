@@ -112,7 +112,7 @@ class StreamLeases:
     def _named(self, queue: Queue, runs: list[int]) -> dict[int, int]:
         """How many jobs in these runs are held under which leases of streams, at the cost of the lesser of the two."""
         seqs: Iterable[int] = each(runs)
-        if count(runs) > len(queue.in_flight):
+        if runs[1] > 1 and count(runs) > len(queue.in_flight):
             seqs = [seq for seq in queue.in_flight if any(lo <= seq < lo + n for lo, n in _pairs(runs))]
         named: dict[int, int] = {}
         for seq in seqs:

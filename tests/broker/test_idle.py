@@ -1,0 +1,73 @@
+"""A broker on which nothing but time happens: what that brings about is written, synced, published and handed out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenure import Broker, Record, Settings
+from tenure.testing.clock import ManualClock
+from tests.broker.support import make_queue, start
+
+LEASE_MS = 100
+
+
+class QuietClock(ManualClock):
+    """A clock that is set, or that runs on while the machine is suspended, and nobody is told."""
+
+    def _tell(self) -> None:
+        pass
+
+
+async def test_a_dead_letter_that_only_an_alarm_brought_about_is_synced_published_and_handed_out() -> None:
+    clock = QuietClock()
+    async with await Broker.open(None, clock=clock) as broker:
+        poison = {"lease_ms": LEASE_MS, "max_deliveries": 1, "dead_letter": "dead", "durability": "fsync"}
+        await make_queue(broker, jobs=1, **poison)
+        await make_queue(broker, "dead", durability="fsync")
+        await broker.claim("q", node="dies")
+        waits_here = await start(broker.claim("q", node="w", wait_ms=30_000))
+        waits_there = await start(broker.claim("dead", node="undertaker", wait_ms=30_000))
+        events = broker.events()
+        clock.advance(LEASE_MS + 1)
+        claim = await asyncio.wait_for(waits_there, 10)
+        assert [job.data for job in claim.jobs] == [b"1"]
+        assert [row.event for row in events.drain()][:3] == ["expired", "produced", "dead_lettered"]
+        waits_here.cancel()
+
+
+async def test_a_lease_that_runs_out_is_published_without_another_command() -> None:
+    """The worker behind the stream is silent, so the job goes nowhere: nothing follows that would tell of it."""
+    clock = QuietClock()
+    async with await Broker.open(None, clock=clock) as broker:
+        await make_queue(broker, jobs=1, lease_ms=LEASE_MS)
+        stream = broker.work("q", node="w")
+        await anext(stream)
+        events = broker.events()
+        clock.advance(LEASE_MS + 1)
+        row = await asyncio.wait_for(anext(events), 10)
+        assert (row.event, row.runs) == ("expired", [1, 1])
+        stream.close()
+
+
+async def test_a_wall_clock_that_was_set_wakes_what_it_makes_due() -> None:
+    """Nobody tells the broker; it looks by itself while something waits for time to pass."""
+    clock = QuietClock()
+    async with await Broker.open(None, clock=clock, settings=Settings(clock_check_ms=10)) as broker:
+        await make_queue(broker)
+        await broker.produce("q", [Record(data=b"1", deliver_at=clock.wall_ms() + 3_600_000)])
+        stream = broker.work("q", node="w")
+        waiting = await start(anext(stream))
+        clock.jump_wall(3_600_001)
+        assert (await asyncio.wait_for(waiting, 10)).seqs == [1]
+        stream.close()
+
+
+async def test_a_machine_that_was_suspended_ends_the_leases_that_ran_out_meanwhile() -> None:
+    clock = QuietClock()
+    async with await Broker.open(None, clock=clock, settings=Settings(clock_check_ms=10)) as broker:
+        await make_queue(broker, jobs=1, lease_ms=3_600_000)
+        await broker.claim("q", node="w")
+        waiting = await start(broker.claim("q", node="v", wait_ms=30_000))
+        clock.advance(3_600_001)
+        assert (await asyncio.wait_for(waiting, 10)).seqs in ([1], [])
+        assert broker.metrics.expired == 1
