@@ -453,10 +453,6 @@ def test_division_is_in_proportion_and_exact(ready: int, wants: list[int], share
     assert sum(divided) == min(ready, sum(wants))
 
 
-def test_what_is_left_over_goes_round() -> None:
-    assert [divide(1, [5, 5, 5], start=turn) for turn in range(3)] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-
-
 # Caps
 
 

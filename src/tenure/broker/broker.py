@@ -197,7 +197,7 @@ class Broker:
         found, queue = self._state.queue(topic)
         alone = not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found)
         if alone or (isinstance(asked.claim_id, str) and asked.claim_id in queue.claims):
-            answer = self._pump.claim_now(topic, asked, or_wait=wait_ms > 0)
+            answer = self._pump.claim_now(found, asked, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer
         waiter = ClaimWaiter(self._pump, found, asked)

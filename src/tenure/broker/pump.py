@@ -95,10 +95,18 @@ class Pump:
         self.settle()
         return reply
 
-    def claim_now(self, topic: str, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
+    def claim(self, topic: Topic, asked: Asked) -> Answer[Claim]:
+        """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
+        dead_lettered = self.engine.metrics.dead_lettered
+        answer = asked.claim(self.engine, topic.name)
+        if self.engine.metrics.dead_lettered > dead_lettered:
+            self.coordinator.resting.add(topic)
+        return answer
+
+    def claim_now(self, topic: Topic, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
         """Claim without waiting; None where nothing was there and the caller would rather wait."""
         try:
-            answer = asked.claim(self.engine, topic)
+            answer = self.claim(topic, asked)
         except Overloaded:
             if or_wait:
                 return None
@@ -195,6 +203,7 @@ class Pump:
         )
         if not waits:
             touched.clear()
+            self.coordinator.resting.clear()
             return
         attended: set[Topic] = set()
         while touched:

@@ -109,7 +109,7 @@ class ClaimWaiter:
             return
         self._pump.coordinator.remove(self._topic, self)
         try:
-            self.give(self._asked.claim(self._pump.engine, self._topic.name))
+            self.give(self._pump.claim(self._topic, self._asked))
         except TenureError as error:
             self.refuse(error)
 
