@@ -280,6 +280,27 @@ async def test_what_the_source_lost_before_its_turn_is_a_gap_in_the_destination(
 # Durability
 
 
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+async def test_a_reader_of_the_destination_comes_past_the_gap(
+    broker: Broker, clock: ManualClock, durability: str
+) -> None:
+    """The seq that marks it becomes durable: a reader is woken by it, told once, and goes on behind it."""
+    await broker.put_topic("a", {"ttl_ms": 1_000})
+    await broker.put_topic("b", {"durability": durability, "cap_records": 1, "discard": "reject"})
+    await broker.produce("b", [b"fills it"])
+    await broker.put_router("r", source="a", dest="b")
+    await broker.produce("a", [b"1", b"2", b"3"])
+    clock.advance(5_000)
+    await broker.diff("a")
+    waiting = await start(broker.diff("b", from_seq=1, wait_ms=1_000))
+    await broker.delete_records("b", before_seq=2)
+    await broker.synced()
+    found = await waiting
+    assert found.tombstone is not None
+    assert (found.next_from_seq, broker.topic("b").durable_seq) == (2, 2)
+    assert (await broker.diff("b", from_seq=2)).tombstone is None
+
+
 async def test_records_of_an_fsync_source_are_copied_once_synced(clock: ManualClock) -> None:
     log = GatedLog()
     async with await Broker.open(log, clock=clock) as broker:

@@ -275,6 +275,7 @@ class SlowDisk(SimDisk):
         self._free_count = 0
         self._gate = threading.Event()
         self._gate.set()
+        self._passes = threading.Semaphore(0)
         self.asked = threading.Event()
 
     def hold(self) -> None:
@@ -289,6 +290,10 @@ class SlowDisk(SimDisk):
     def let_go(self) -> None:
         self._gate.set()
 
+    def let_one_go(self) -> None:
+        """Let the sync that waits go on, and hold the next one."""
+        self._passes.release()
+
     def sync(self, file: int) -> None:
         self._wait("sync")
         super().sync(file)
@@ -301,9 +306,16 @@ class SlowDisk(SimDisk):
         if threading.current_thread() is not threading.main_thread():
             self.asked.set()
             self._free_count -= 1
-            assert self._free_count >= 0 or self._gate.wait(30)
+            if self._free_count < 0:
+                self._hold_up()
         elif not self._gate.is_set():
             self.stalls.append(call)
+
+    def _hold_up(self) -> None:
+        for _ in range(3_000):
+            if self._gate.is_set() or self._passes.acquire(timeout=0.01):
+                return
+        raise AssertionError("a test holds the disk for ever")
 
     async def syncing(self) -> None:
         """Wait until a sync is under way."""
@@ -469,6 +481,55 @@ async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_sync
                 break
         assert dropped
         await soon(asyncio.gather(*answers))
+
+
+@pytest.mark.parametrize("second_ms", [0, 4_000])
+async def test_fault_15_the_deadline_that_is_answered_is_durable(second_ms: int) -> None:
+    """Fault 15: a power loss right after the answer gives the job to nobody else before that deadline."""
+    async with slowed() as (broker, disk, clock):
+        await broker.put_topic("q", {**QUEUE, "leases_durable": True, "lease_ms": 10_000})
+        await broker.produce("q", payloads(1))
+        disk.hold()
+        claiming = asyncio.ensure_future(_await(broker.claim("q", node="w")))
+        for wait_ms in (4_000, second_ms):
+            await disk.syncing()
+            clock.advance(wait_ms)
+            disk.asked.clear()
+            disk.let_one_go()
+        disk.let_go()
+        claim = await soon(claiming)
+        left_ms = claim.deadline - clock.wall_ms()
+        assert 9_000 <= left_ms <= 14_000
+        world, later = disk.crash("lost"), ManualClock(wall_ms=clock.wall_ms(), boot_ms=clock.boot_ms())
+    async with opened(world, later) as again:
+        later.advance(left_ms)
+        assert not (await soon(again.claim("q", node="thief"))).jobs
+        later.advance(1)
+        assert (await soon(again.claim("q", node="thief"))).jobs
+
+
+async def test_fault_15_a_disk_that_stays_slow_does_not_keep_a_claim_for_ever() -> None:
+    """Fault 15: every sync takes two leases. After a few of them the claim is answered, with a deadline ahead."""
+    async with slowed() as (broker, disk, clock):
+        await broker.put_topic("q", {**QUEUE, "leases_durable": True, "lease_ms": 1_000})
+        await broker.produce("q", payloads(1))
+        disk.hold()
+        claiming = asyncio.ensure_future(_await(broker.claim("q", node="w")))
+        syncs = 0
+        while not claiming.done():
+            await disk.syncing()
+            for _ in range(20):
+                clock.advance(100)
+                await asyncio.sleep(0)
+                assert not (await soon(broker.claim("q", node="thief"))).jobs
+            syncs += 1
+            disk.asked.clear()
+            disk.let_one_go()
+            await asyncio.wait([claiming, asyncio.ensure_future(disk.syncing())], return_when="FIRST_COMPLETED")
+        assert syncs <= 4
+        assert claiming.result().deadline - clock.wall_ms() >= 900
+        disk.let_go()
+        assert (await soon(broker.ack("q", node="w", seqs=[1]))).count == 1
 
 
 # Fault 17

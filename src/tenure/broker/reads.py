@@ -111,7 +111,7 @@ def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
         reason = "mixed" if by_cap and by_ttl else "cap" if by_cap else "ttl"
         gap_to = topic.evict_floor - 1
         return Tombstone(from_seq + 1, gap_to, reason, gap_to - from_seq, earliest, head)
-    if from_seq < topic.trim_seq:
+    if from_seq < topic.trim_seq <= head:
         return Tombstone(topic.trim_seq, topic.trim_seq, "source_trim", topic.trim_missed, earliest, head)
     return None
 

@@ -123,7 +123,9 @@ class UnsyncedClaims:
         with suppress(TenureError):  # no room, or the log has failed: what is durable is answered, or the failure
             moved = shift_deadline(self._engine, entry.claim, lease_ms=lease_ms)
             if moved is not None:
-                entry.move = _Move(*moved, self._engine.now())
+                now = self._engine.now()
+                entry.move, entry.due = _Move(*moved, now), now + lease_ms // 2
+                self._watch(entry.due)
         self._pump.settle()
         return entry.move
 
