@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tenure import Broker, Record, Settings
 from tenure.testing.clock import ManualClock
@@ -21,8 +22,8 @@ class QuietClock(ManualClock):
 async def test_a_dead_letter_that_only_an_alarm_brought_about_is_synced_published_and_handed_out() -> None:
     clock = QuietClock()
     async with await Broker.open(None, clock=clock) as broker:
-        poison = {"lease_ms": LEASE_MS, "max_deliveries": 1, "dead_letter": "dead", "durability": "fsync"}
-        await make_queue(broker, jobs=1, **poison)
+        poison: dict[str, Any] = {"max_deliveries": 1, "dead_letter": "dead"}
+        await make_queue(broker, jobs=1, lease_ms=LEASE_MS, durability="fsync", **poison)
         await make_queue(broker, "dead", durability="fsync")
         await broker.claim("q", node="dies")
         waits_here = await start(broker.claim("q", node="w", wait_ms=30_000))

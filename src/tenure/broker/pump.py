@@ -85,7 +85,7 @@ class Pump:
 
     def answer_holder(self, answer: Answer[S], node: str) -> Answer[S]:
         """The answer to a worker that settled or extended jobs, and thereby shows that it is alive."""
-        if self._streams:
+        if self._streams.by_node:
             self._streams.hear(answer.reply, node)
         self.settle()
         return answer
@@ -118,11 +118,12 @@ class Pump:
     def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
         """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
         self.settle()
-        if not answer.reply.lease or answer.level == Level.NOW:
+        claim, level = answer.reply, answer.level
+        if not claim.lease or level == Level.NOW:
             return answer
-        if answer.level == Level.SYNCED:
+        if level == Level.SYNCED:
             return self._unsynced.answer(answer)
-        return WrittenClaim(answer.reply, answer.batch, answer.level, answer.gate, give_back=self.give_back)
+        return WrittenClaim(claim, answer.batch, level, answer.gate, self.give_back)
 
     def give_back(self, claim: Claim) -> None:
         """Give back what a caller was about to get. What cannot be given back runs out by itself."""
@@ -203,7 +204,6 @@ class Pump:
         )
         if not waits:
             touched.clear()
-            self.coordinator.resting.clear()
             return
         attended: set[Topic] = set()
         while touched:

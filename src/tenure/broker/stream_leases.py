@@ -37,15 +37,12 @@ class _Lent:
 
 
 class StreamLeases:
-    """The work streams of a broker, by node, and which of them was given which lease."""
+    """The work streams of a broker, ``by_node``, and which of them was given which lease."""
 
     def __init__(self, pump: Pump) -> None:
         self._pump = pump
-        self._streams: dict[str, list[WorkStream]] = {}
+        self.by_node: dict[str, list[WorkStream]] = {}
         self._lent: dict[int, _Lent] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._streams)
 
     def open(self, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> WorkStream:
         """A stream that stands in no line yet."""
@@ -56,14 +53,14 @@ class StreamLeases:
             max_count=clamp_claim(self._pump.engine, max_count),
             lease_ms=None if lease_ms is None else clamp_lease(lease_ms),
         )
-        if not self._streams:
+        if not self.by_node:
             self._pump.follow(self._observe)
-        self._streams.setdefault(stream.node, []).append(stream)
+        self.by_node.setdefault(stream.node, []).append(stream)
         return stream
 
     def of(self, topic: Topic | None, node: str | None) -> list[WorkStream]:
         """The streams of a queue and a node; None stands for all."""
-        lists = self._streams.values() if node is None else [self._streams.get(node, [])]
+        lists = self.by_node.values() if node is None else [self.by_node.get(node, [])]
         return [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
 
     def hear(self, reply: Settled | Extension, node: str) -> None:
@@ -74,7 +71,7 @@ class StreamLeases:
         done = reply.count if isinstance(reply, Settled) else reply.deadlines
         if done and not reply.skipped:
             return
-        for stream in self._streams.get(node, ()):
+        for stream in self.by_node.get(node, ()):
             if stream.topic.name == reply.topic:
                 self._hear(stream)
 
@@ -168,11 +165,11 @@ class StreamLeases:
         for number in mine:
             del self._lent[number]
         stream.leases.clear()
-        streams = self._streams[stream.node]
+        streams = self.by_node[stream.node]
         streams.remove(stream)
         if not streams:
-            del self._streams[stream.node]
-        if not self._streams:
+            del self.by_node[stream.node]
+        if not self.by_node:
             self._pump.unfollow(self._observe)
         self._pump.coordinator.remove(stream.topic, stream)
         self._pump.release(stream.topic, mine if numbers is None else numbers)

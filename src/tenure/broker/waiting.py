@@ -145,14 +145,18 @@ class Waiting(Pending[Claim]):
         self._waiter.abandon()
 
 
-class WrittenClaim(Answer[Claim], frozen=True, eq=False, gc=False, kw_only=True):
+class WrittenClaim(Answer[Claim], frozen=True, eq=False, gc=False):
     """A claim that is answered once it is written. Cancelling it while it is awaited gives back what it holds."""
 
-    give_back: Callable[[Claim], None]
+    give_back: Callable[[Claim], None] | None = None
 
     def __await__(self) -> Generator[Any, None, Claim]:
-        try:
-            return (yield from Answer.__await__(self))
-        except (asyncio.CancelledError, GeneratorExit):
-            self.give_back(self.reply)
-            raise
+        gate = self.gate
+        if gate is not None and not gate.reached(self.batch, self.level):
+            try:
+                yield from gate.wait(self.batch, self.level)
+            except (asyncio.CancelledError, GeneratorExit):
+                assert self.give_back is not None
+                self.give_back(self.reply)
+                raise
+        return self.reply
