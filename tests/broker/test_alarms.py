@@ -130,3 +130,13 @@ async def test_the_timer_never_sleeps_longer_than_until_the_clocks_are_looked_at
     delays[0][1]()
     assert bench.rang == ["rang"]
     assert len(delays) == 1, "nothing is pending, so nothing is looked at"
+
+
+async def test_alarms_of_a_closed_broker_leave_the_loop_alone() -> None:
+    bench = Bench()
+    bench.alarms.at(5, bench.ring("early"))
+    bench.alarms.close()
+    bench.now = 5
+    bench.alarms.at(5, bench.ring("late"))
+    await turn()
+    assert bench.rang == []

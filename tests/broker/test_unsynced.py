@@ -1,4 +1,4 @@
-"""Claims that wait for their sync, on queues with durable leases: one lease, one entry, however often it is asked for."""
+"""Claims that wait for their sync, on queues with durable leases: one lease, one entry, however often it is asked."""
 
 from __future__ import annotations
 
@@ -165,3 +165,28 @@ async def test_a_claim_on_a_queue_that_is_deleted_while_it_waits_is_answered_emp
     log.gate.set()
     claim = await first
     assert (claim.jobs, claim.lease_id) == ([], None)
+
+
+async def test_a_claim_that_waits_while_the_broker_closes_is_answered_with_what_is_durable(
+    log: GatedLog, clock: ManualClock
+) -> None:
+    broker = await Broker.open(log, clock=clock)
+    await make_queue(broker, jobs=1, leases_durable=True, lease_ms=LEASE_MS)
+    await broker.synced()
+    first = await claim_slowly(broker, log)
+    deadline = clock.wall_ms() + LEASE_MS
+    clock.advance(LEASE_MS // 4)
+    closing = await start(broker.close())
+    log.gate.set()
+    assert (await asyncio.wait_for(first, 10)).deadline == deadline
+    await closing
+
+
+async def test_a_repeat_of_a_claim_that_was_extended_in_part_has_the_earliest_deadline(
+    slow: Broker, clock: ManualClock
+) -> None:
+    claim = await slow.claim("q", node="w", max_count=2, claim_id="c")
+    await slow.extend("q", node="w", seqs=[1], lease_ms=2 * LEASE_MS)
+    assert (await slow.claim("q", node="w", claim_id="c")).deadline == claim.deadline
+    await slow.ack("q", node="w", seqs=[2])
+    assert (await slow.claim("q", node="w", claim_id="c")).deadline == clock.wall_ms() + 2 * LEASE_MS

@@ -56,6 +56,7 @@ class Alarms:
         self._cancelled_count = 0
         self._timer: asyncio.Handle | None = None
         self._timer_due = 0
+        self._closed = False
 
     def __len__(self) -> int:
         """How many alarms are kept, cancelled ones included."""
@@ -74,7 +75,7 @@ class Alarms:
         They are taken out before the first one rings: an alarm that is set meanwhile, for whatever time, rings in a
         later turn, so a check always ends. One that raises is reported to the loop and keeps no other from ringing.
         """
-        self.close()
+        self._cancel_timer()
         now = self._now()
         due: list[Alarm] = []
         while self._heap and self._heap[0][0] <= now:
@@ -111,13 +112,13 @@ class Alarms:
     def _set_timer(self) -> None:
         while self._heap and self._heap[0][2].kept_by is None:
             self._pop()
-        if not self._heap:
-            self.close()
+        if not self._heap or self._closed:
+            self._cancel_timer()
             return
         due = self._heap[0][0]
         if self._timer is not None and self._timer_due <= due:
             return
-        self.close()
+        self._cancel_timer()
         now = self._now()
         due = min(max(due, now), now + self._check_ms)
         self._timer_due = due
@@ -126,8 +127,12 @@ class Alarms:
         else:  # a millisecond more, because the loop's clock and ours cut their milliseconds at different places
             self._timer = self._loop.call_later((due - now + 1) / 1000, self.check)
 
-    def close(self) -> None:
-        """Cancel the loop's timer."""
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def close(self) -> None:
+        """Ring no more."""
+        self._closed = True
+        self._cancel_timer()

@@ -155,7 +155,7 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
     if lease.node != node:
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
-    jobs = engine.reader.records(topic, to_runs(held))
+    jobs, _ = engine.reader.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = queue.deadline(number) + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))

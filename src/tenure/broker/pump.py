@@ -213,8 +213,10 @@ class Pump:
             else:
                 attended.add(topic)
                 self._attend_to(topic)
-        if self.engine.state.ended:
-            self.tell_ended()
+        self.tell_ended()
+        for topic in touched:
+            self._attend_later(topic)
+        touched.clear()
         self.committer.plan()
 
     def _attend_to(self, topic: Topic) -> None:

@@ -120,7 +120,8 @@ class UnsyncedClaims:
     def _move(self, entry: _Unsynced) -> _Move | None:
         """Put a new deadline on its way to the disk; None where there can be none."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
-        with suppress(TenureError):  # no room, or the log has failed: what is durable is answered, or the failure
+        with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
+            self._pump.check_open()
             moved = shift_deadline(self._engine, entry.claim, lease_ms=lease_ms)
             if moved is not None:
                 now = self._engine.now()

@@ -1,7 +1,7 @@
 """`tenure serve`: a server in the foreground, from its first line to the last.
 
 One line on standard output says where it listens; everything else goes to the log on standard error. SIGTERM and SIGINT
-stop it gracefully and a second one at once; SIGHUP reads the keys again. It exits with 1 where the disk failed under it.
+stop it gracefully and a second one at once; SIGHUP reads the keys again. It exits with 1 if the disk failed under it.
 """
 
 from __future__ import annotations
