@@ -16,7 +16,7 @@ def make(frames: list[Spot]) -> list[Piece]:
     pieces: list[Piece] = []
     for frame in frames:
         is_new = not pieces or pieces[-1].segment != frame[1] >> 32
-        assert add_frame(pieces, frame) == is_new
+        assert add_frame(pieces, *frame) == is_new
     return pieces
 
 

@@ -84,7 +84,7 @@ class Remnant:
         if pieces and pieces[-1].firsts[-1] >= first:
             replace_frames(pieces, first, first + event.count, frame)
         else:
-            add_frame(pieces, frame)
+            add_frame(pieces, *frame)
         self.held.add_range(first, first + event.count)
         self.see(first + event.count - 1)
         self.topic.last_write_ms = event.ts

@@ -112,7 +112,7 @@ def _appended(state: State, event: Appended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     size = len(event.blobs)
     pieces = topic.pieces if topic is not None else state.orphan(event.topic).pieces
-    if add_frame(pieces, (event.first_seq, location, size, event.at)):
+    if add_frame(pieces, event.first_seq, location, size, event.at):
         state.note_holder(location >> 32, event.topic)
     if topic is None:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
 from tenure.core.lease import Delivery, Lease
+from tenure.core.queue import Queue
 from tenure.core.ranges import count, each
 from tenure.core.removal import lighten, remove
 from tenure.core.state import State
@@ -31,16 +32,13 @@ def acked(state: State, event: Acked, location: int) -> None:
     queue = topic.queue
     if event.at >= queue.next_at:
         state.pass_time(topic, event.at)
-    runs, in_flight = event.runs, queue.in_flight
+    runs = event.runs
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
-        for seq in range(lo, lo + n):
-            lease = in_flight.pop(seq)
-            lease.left -= 1
-            if lease.first is not None:
-                lease.first.apart -= 1
-            if not lease.left:
-                queue.end(lease)
+        if n == 1:
+            queue.reduce(queue.in_flight.pop(lo), 1)
+        else:
+            _take_out(queue, lo, n)
         topic.count -= n
         state.jobs -= n
         topic.bury(lo, lo + n)
@@ -53,6 +51,18 @@ def acked(state: State, event: Acked, location: int) -> None:
     if highest > queue.acked_max:
         queue.acked_max = highest
     lighten(state, topic, event.bytes)
+
+
+def _take_out(queue: Queue, lo: int, n: int) -> None:
+    """Take a run of held jobs out of their leases, counting each lease once for neighbours that it holds together."""
+    in_flight, lease, taken = queue.in_flight, queue.in_flight[lo], 0
+    for seq in range(lo, lo + n):
+        holder = in_flight.pop(seq)
+        if holder is not lease:
+            queue.reduce(lease, taken)
+            lease, taken = holder, 0
+        taken += 1
+    queue.reduce(lease, taken)
 
 
 def released(state: State, event: Released, location: int) -> None:

@@ -124,28 +124,30 @@ def _columns(piece: Piece, start: int = 0, stop: int | None = None) -> list[Sequ
     return [column[start:stop] for column in (piece.firsts, piece.offsets, piece.sizes, piece.times)]
 
 
-def add_frame(pieces: list[Piece], frame: Spot, *, at: int | None = None) -> bool:
-    """Put a frame behind those of the last piece, or of the one before ``at``; True if that takes a new piece."""
-    at = len(pieces) if at is None else at
-    first_seq, location, size, time_ms = frame
-    offset, piece = location & 0xFFFFFFFF, pieces[at - 1] if at else None
+def add_frame(pieces: list[Piece], first_seq: int, location: int, size: int, time_ms: int) -> bool:
+    """Put a frame behind all others; True if that takes a new piece."""
+    piece = pieces[-1] if pieces else None
     if piece is None or piece.segment != location >> 32:
-        pieces.insert(at, ShortPiece.of(location >> 32, (first_seq,), (offset,), (size,), (time_ms,)))
+        pieces.append(ShortPiece.of(location >> 32, (first_seq,), (location & 0xFFFFFFFF,), (size,), (time_ms,)))
         return True
     if isinstance(piece, WidePiece):
         piece.firsts.append(first_seq)
-        piece.offsets.append(offset)
+        piece.offsets.append(location & 0xFFFFFFFF)
         piece.sizes.append(size)
         piece.times.append(time_ms)
     else:
-        columns = zip(_columns(piece), (first_seq, offset, size, time_ms), strict=True)
-        pieces[at - 1] = make_piece(piece.segment, [[*column, value] for column, value in columns])
+        columns = zip(_columns(piece), (first_seq, location & 0xFFFFFFFF, size, time_ms), strict=True)
+        pieces[-1] = make_piece(piece.segment, [[*column, value] for column, value in columns])
     return False
 
 
 def replace_frames(pieces: list[Piece], lo: int, hi: int, frame: Spot) -> None:
     """Put one frame in the place of all those whose first seq lies in ``[lo, hi)``; there may be none of them."""
-    add_frame(pieces, frame, at=cut(pieces, lo, hi))
+    at = cut(pieces, lo, hi)
+    behind = pieces[at:]
+    del pieces[at:]
+    add_frame(pieces, *frame)
+    pieces += behind
 
 
 def cut(pieces: list[Piece], lo: int, hi: int) -> int:

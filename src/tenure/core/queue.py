@@ -200,18 +200,19 @@ class Queue:
             self.reduce(lease, 1)
         return lease
 
-    def reduce(self, lease: Lease, count: int) -> None:
-        """Count off jobs that a part does not hold any more; with its last one it ends."""
-        lease.left -= count
-        if lease.first is not None:
-            lease.first.apart -= count
-        if not lease.left:
-            self.end(lease)
-
-    def end(self, part: Lease) -> None:
-        """Note that a part holds nothing any more; with its last part the lease is over."""
+    def reduce(self, part: Lease, count: int) -> None:
+        """Count off jobs that a part does not hold any more; with its last job it ends, and with its last part a lease
+        is over.
+        """
+        part.left -= count
+        first = part.first
+        if first is None:
+            first = part
+        else:
+            first.apart -= count
+        if part.left:
+            return
         self.parts -= 1
-        first = part if part.first is None else part.first
         if first.left or first.apart:
             return
         del self.leases[first.number]
