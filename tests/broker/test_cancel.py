@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tenure import Broker, Overloaded
+from tenure import Broker, Overloaded, Settings
 from tenure.errors import Closed, TenureError
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, make_queue, numbers, start, turn
@@ -156,6 +157,21 @@ async def test_a_read_that_is_dropped_without_being_awaited_waits_no_more(broker
     del reading
     await turn()
     assert broker._pump.readings == {}
+
+
+async def test_a_wait_that_is_refused_has_nothing_to_leave(clock: ManualClock) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with await Broker.open(None, clock=clock, settings=Settings(waiters_max=1)) as broker:
+        await make_queue(broker)
+        waiting = await start(broker.diff("q", wait_ms=WAIT_MS))
+        for refused in (broker.diff, functools.partial(broker.claim, node="w")):
+            with pytest.raises(Overloaded):
+                refused("q", wait_ms=WAIT_MS)
+        gc.collect()
+        await turn()
+        assert reported == []
+        waiting.cancel()
 
 
 # Where nothing can be given back

@@ -72,3 +72,14 @@ async def test_a_machine_that_was_suspended_ends_the_leases_that_ran_out_meanwhi
         clock.advance(3_600_001)
         assert (await asyncio.wait_for(waiting, 10)).seqs in ([1], [])
         assert broker.metrics.expired == 1
+
+
+async def test_a_deadline_that_an_extend_brought_forward_wakes_those_who_wait() -> None:
+    clock = ManualClock()
+    async with await Broker.open(None, clock=clock) as broker:
+        await make_queue(broker, jobs=1, lease_ms=30_000)
+        await broker.claim("q", node="w")
+        waiting = await start(broker.claim("q", node="v", wait_ms=30_000))
+        await broker.extend("q", node="w", seqs=[1], lease_ms=LEASE_MS)
+        clock.advance(LEASE_MS + 1)
+        assert (await asyncio.wait_for(waiting, 10)).seqs == [1]

@@ -335,11 +335,11 @@ def extend(
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     lease_ms = clamp_lease(lease_ms)
-    topic, _, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
+    topic, queue, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
     batch, level, deadline = 0, Level.NOW, now + lease_ms
     runs = to_runs(held)
     if runs:
-        batch = engine.commit(Extended(now, topic.id, runs, deadline, node), topic.id, urgent=True)
+        batch = _extend(engine, topic, queue, Extended(now, topic.id, runs, deadline, node))
         engine.metrics.extended += sum(runs[1::2])
         level = _lease_level(topic)
     shown = deadline + engine.state.wall_offset_ms
@@ -355,6 +355,15 @@ def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> tuple[in
     held = found[1].held(claimed.lease) if found is not None else []
     if found is None or not held:
         return None
-    now, topic = engine.now(), found[0]
+    now, (topic, queue) = engine.now(), found
     event = Extended(now, topic.id, to_runs(held), now + lease_ms, claimed.node, "sync")
-    return engine.commit(event, topic.id, urgent=True), now + lease_ms
+    return _extend(engine, topic, queue, event), now + lease_ms
+
+
+def _extend(engine: Engine, topic: Topic, queue: Queue, event: Extended) -> int:
+    """Log new deadlines; one that comes before all others is what those who wait must be woken by."""
+    next_at = queue.next_at
+    batch = engine.commit(event, topic.id, urgent=True)
+    if queue.next_at < next_at:
+        engine.touched.add(topic)
+    return batch

@@ -23,8 +23,11 @@ T = TypeVar("T")
 class Pending(Coroutine[Any, Any, T]):
     """Something to await, once. Exactly one of ``_finish`` and ``_abandon`` is called for it.
 
-    What stays registered with the broker must not refer to this object, or it would never be dropped.
+    What stays registered with the broker must not refer to this object, or it would never be dropped. A subclass calls
+    ``__init__`` here last: one that is refused before has nothing to abandon.
     """
+
+    _is_taken = True
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -85,11 +85,11 @@ class Reading(Pending[Difference]):
     """What a read found, or will find. Cancelling or dropping it ends its wait."""
 
     def __init__(self, pump: Pump, waiter: ReadWaiter, *, wait_ms: int) -> None:
-        super().__init__(pump.loop)
         found = waiter.found
         waits = wait_ms and not found.records and found.tombstone is None
         self._waiter = waiter
         self._future = waiter.start(wait_ms) if waits else None
+        super().__init__(pump.loop)
         pump.settle()
 
     async def _finish(self) -> Difference:

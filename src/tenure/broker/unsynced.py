@@ -157,11 +157,11 @@ class SyncedClaim(Pending[Claim]):
     """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
 
     def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Claim]) -> None:
-        super().__init__(pump.loop)
         self._pump = pump
         self._claims = claims
         self._answer = answer
         claims.join(answer.reply)
+        super().__init__(pump.loop)
 
     async def _finish(self) -> Claim:
         try:

@@ -127,10 +127,10 @@ class Waiting(Pending[Claim]):
     """
 
     def __init__(self, pump: Pump, waiter: ClaimWaiter, *, wait_ms: int) -> None:
-        super().__init__(pump.loop)
         self._pump = pump
         self._waiter = waiter
         waiter.start(wait_ms)
+        super().__init__(pump.loop)
         pump.settle()
 
     async def _finish(self) -> Claim:
