@@ -19,7 +19,10 @@ from tests.broker.support import make_queue, numbers, start, turn
 class Taker:
     """Somebody who wants a number of jobs."""
 
-    node, lease_ms, claim_id, auto_ack = "w", None, None, False
+    node: str = "w"
+    lease_ms: int | None = None
+    claim_id: str | None = None
+    auto_ack: bool = False
 
     def __init__(self, name: str, want: int = 1) -> None:
         self.name = name
@@ -39,7 +42,7 @@ class Taker:
 
 def serve(line: Line, ready: int) -> dict[str, int]:
     """One pass over a line."""
-    given = {}
+    given: dict[str, int] = {}
     for taker, share in line.shares(ready):
         assert isinstance(taker, Taker)
         given[taker.name] = share
@@ -72,7 +75,7 @@ def test_what_is_left_over_goes_round() -> None:
 def test_those_who_come_and_go_do_not_push_back_one_who_waits() -> None:
     waits = Taker("waits")
     line = line_of(Taker("first"), waits)
-    served = []
+    served: list[str] = []
     for number in range(4):
         ((taker, _),) = line.shares(1)
         line.remove(taker)
@@ -119,7 +122,7 @@ async def test_two_who_wait_on_each_of_two_queues_get_half_of_it(
     got: Counter[tuple[str, str]] = Counter()
     for queue in ("a", "b"):
         await make_queue(broker, queue)
-    tasks = [asyncio.ensure_future(work(broker, queue, node, got)) for queue in ("a", "b") for node in ("v", "w")]  # type: ignore[arg-type, call-arg, var-annotated]
+    tasks = [asyncio.ensure_future(work(broker, queue, node, got)) for queue in ("a", "b") for node in ("v", "w")]  # type: ignore[arg-type, call-arg]
     await turn()
     for _ in range(100):
         for queue in ("a", "b"):

@@ -12,6 +12,7 @@ import pytest
 import tenure.broker.upkeep as upkeep
 from tenure import Broker, Indeterminate, Settings
 from tenure.broker.engine import Engine
+from tenure.broker.trim import trim_step
 from tenure.testing import ManualClock, SimDisk
 from tests.broker.support import make_queue, start, turn
 
@@ -86,7 +87,7 @@ async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
     async with await Broker.open(disk, settings=SMALL) as broker:
         await make_queue(broker, durability="fsync")
         answers = []
-        real = upkeep.trim_step
+        real = trim_step
 
         def step(engine: Engine) -> int:
             answers.append(asyncio.ensure_future(broker.produce("q", [b"job"])))
@@ -118,7 +119,7 @@ async def test_upkeep_that_ends_in_any_error_is_logged_and_tried_again(
     error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with await Broker.open(SimDisk(1), settings=SMALL) as broker:
-        real, calls = upkeep.trim_step, 0
+        real, calls = trim_step, 0
 
         def failing(engine: Engine) -> int:
             nonlocal calls

@@ -310,6 +310,9 @@ class SlowGate:
             raise Indeterminate("the log has failed")
         return self.there
 
+    def plan(self) -> None:
+        """Nothing is appended here."""
+
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         self.waiting.append(asyncio.get_running_loop().create_future())
         return self.waiting[-1]

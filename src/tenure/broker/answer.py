@@ -31,6 +31,9 @@ class Gate(Protocol):
     def reached(self, batch: int, level: int) -> bool:
         """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
 
+    def plan(self) -> None:
+        """Something was appended: see that it is written."""
+
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         """A future for a batch that has not come that far yet."""
 

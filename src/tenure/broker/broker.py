@@ -178,7 +178,7 @@ class Broker:
         auto_ack: bool = False,
     ) -> Awaitable[Claim]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
-        self._pump.check_open()
+        self._pump.check_writable()
         found = self._state.find(topic)
         if (
             wait_ms
@@ -256,7 +256,7 @@ class Broker:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
         release them.
         """
-        self._pump.check_open()
+        self._pump.check_writable()
         found, _ = self._state.queue(topic)
         return self._pump.open_stream(found, node=node, max_count=max_count, lease_ms=lease_ms)
 

@@ -27,16 +27,17 @@ logger = logging.getLogger("tenure.broker")
 class Committer:
     """Moves batches from appended to written to synced.
 
-    ``on_synced`` is called after each sync, before anybody is answered.
+    ``attend`` is called after each sync, before anybody is answered, and at the end of a turn that touched a topic and
+    left it at that, as a command does that is refused: it sees to those who wait.
     """
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, on_synced: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, attend: Callable[[], None]) -> None:
         self.engine = engine
         self.failed: TenureError | None = None
         self.after_sync: Callable[[], None] = lambda: None
         self.after_failure: Callable[[], None] = lambda: None
         self._loop = loop
-        self._on_synced = on_synced
+        self._attend = attend
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
         self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -70,6 +71,8 @@ class Committer:
 
     def _flush(self) -> None:
         self.flush_planned = False
+        if self.engine.touched and not self._finishing:
+            self._attend()
         self.engine.held_ms = self.engine.last_ms = 0  # the next turn has a time of its own
         if self._broken():
             return
@@ -91,7 +94,7 @@ class Committer:
     def _spread(self, batch: int) -> None:
         """Batches up to this one are durable: show them, then answer."""
         self.engine.synced(batch)
-        self._on_synced()
+        self._attend()
         _resolve(self._sync_waiters, batch)
 
     def _want_sync(self) -> None:

@@ -185,6 +185,8 @@ class Engine:
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now, wall_offset_ms), 0, urgent=True)
             self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
+            if self.gate is not None:  # the command that looked at the clock may yet be refused
+                self.gate.plan()
 
     def mark_time(self) -> None:
         """Note the time in the log, where there is room for it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tenure.broker.lifecycle import Lifecycle, expired, translate
 from tenure.broker.streams import Subscription
 from tenure.core.events import Event
-from tenure.core.queue import Ended
+from tenure.core.lease import Ended
 from tenure.core.topic import Topic
 
 if TYPE_CHECKING:

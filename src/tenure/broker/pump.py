@@ -38,6 +38,7 @@ class Pump:
         self.loop = loop
         self.alarms = Alarms(loop, engine.now, check_ms=engine.settings.clock_check_ms, after=self.settle)
         self.committer = engine.gate = Committer(engine, loop, self._attend)
+        self.committer.after_failure = self._on_failure
         self.coordinator = Coordinator(engine, self.alarms, on_time_passed=self.tell_ended)
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._unsynced = UnsyncedClaims(self)
@@ -56,15 +57,29 @@ class Pump:
             return
         self._closed = True
         self.alarms.close()
-        self.coordinator.close(closing())
-        for reading in [reading for readings in self.readings.values() for reading in readings]:
-            reading.refuse(closing())
+        self._turn_away(closing())
         self._publisher.close()
 
     def check_open(self) -> None:
         """Raise Closed once the broker is."""
         if self._closed:
             raise closing()
+
+    def check_writable(self) -> None:
+        """Raise Closed once the broker is, or once its disk has failed: no claim is answered with nothing then."""
+        self.check_open()
+        if self.engine.log.failed is not None:
+            raise read_only(self.engine.log.failed)
+
+    def _on_failure(self) -> None:
+        """The disk has failed: nothing will come for those who wait."""
+        if self.committer.failed is not None:
+            self._turn_away(read_only(self.committer.failed))
+
+    def _turn_away(self, error: Closed) -> None:
+        self.coordinator.close(error)
+        for reading in [reading for readings in self.readings.values() for reading in readings]:
+            reading.refuse(error)
 
     def check_waiters(self) -> None:
         """One more may wait. Raises Overloaded."""
@@ -249,6 +264,11 @@ class Pump:
         self.engine.held_ms = self.engine.last_ms = 0
         if not self._closed:
             self.alarms.check()
+
+
+def read_only(failed: TenureError) -> Closed:
+    """What callers hear once the disk has failed."""
+    return Closed(f"Nothing is taken in any more: {failed.message}")
 
 
 def closing() -> Closed:

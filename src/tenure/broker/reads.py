@@ -106,10 +106,12 @@ def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
     head, earliest = topic.visible_seq, topic.floor
     if from_seq > topic.head_seq:
         return Tombstone(1, topic.head_seq, "recreated", topic.head_seq, earliest, head)
+    if from_seq >= head:
+        return None  # what was lost behind it is not durable yet, and is told once it is
     by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < topic.ttl_floor
     if by_cap or by_ttl:
         reason = "mixed" if by_cap and by_ttl else "cap" if by_cap else "ttl"
-        gap_to = topic.evict_floor - 1
+        gap_to = min(topic.evict_floor - 1, head)
         return Tombstone(from_seq + 1, gap_to, reason, gap_to - from_seq, earliest, head)
     if from_seq < topic.trim_seq <= head:
         return Tombstone(topic.trim_seq, topic.trim_seq, "source_trim", topic.trim_missed, earliest, head)

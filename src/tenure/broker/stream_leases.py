@@ -14,8 +14,9 @@ from tenure.broker.leases import clamp_claim, clamp_lease, still_held
 from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.streams import WorkStream
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
+from tenure.core.lease import Ended
 from tenure.core.names import check_node
-from tenure.core.queue import Ended, Queue
+from tenure.core.queue import Queue
 from tenure.core.ranges import count, each
 from tenure.core.topic import Topic
 

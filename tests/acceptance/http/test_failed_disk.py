@@ -28,7 +28,7 @@ def test_fault_13_a_failed_disk_is_seen_in_readiness_log_metrics_answers_and_exi
         refused = server.call("POST", path, body)
         assert refused.status_code in (404, 503), refused.text
         assert path.startswith("/v0/topics/empty") or refused.json()["error"]["code"] == "read_only"
-    read = server.ok("GET", "/v0/topics/q/diff?from_seq=0")
+    read = server.ok("POST", "/v0/topics/q/diff", {"from_seq": 0})
     assert [record["data"] for record in read["records"]] == [1], "what is safe can be read"
     until(lambda: "syncing failed" in server.log(), "a line in the log")
     assert server.terminate() == 1
