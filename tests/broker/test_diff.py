@@ -305,3 +305,20 @@ async def test_a_waiting_reader_does_not_read_its_own_records_again_and_again(br
         assert reading._from_seq == number
     await broker.produce("t", [b"1"], node="you")
     assert seqs((await waiting).records) == [4]
+
+
+async def test_a_gap_is_told_once_it_is_durable_and_leads_a_reader_on(clock: ManualClock) -> None:
+    """A cap evicts records of an fsync topic before their sync: a reader may not be told of a gap it cannot pass."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        await broker.put_topic("t", {"durability": "fsync", "cap_records": 2})
+        await broker.produce("t", [b"1"])
+        log.gate.clear()
+        producing = await start(broker.produce("t", [b"2", b"3", b"4", b"5"]))
+        found = await broker.diff("t", from_seq=1)
+        assert (found.tombstone, found.records, found.next_from_seq) == (None, [], 1)
+        log.gate.set()
+        await producing
+        found = await broker.diff("t", from_seq=1)
+        assert found.tombstone is not None
+        assert (found.tombstone.gap_to, [record.seq for record in found.records]) == (3, [4, 5])

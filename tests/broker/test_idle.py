@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tenure import Broker, Record, Settings
+import pytest
+
+from tenure import Broker, Invalid, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, start
+from tests.broker.support import make_queue, start, turn
 
 LEASE_MS = 100
 
@@ -83,3 +85,18 @@ async def test_a_deadline_that_an_extend_brought_forward_wakes_those_who_wait() 
         await broker.extend("q", node="w", seqs=[1], lease_ms=LEASE_MS)
         clock.advance(LEASE_MS + 1)
         assert (await asyncio.wait_for(waiting, 10)).seqs == [1]
+
+
+async def test_a_command_that_is_refused_leaves_nothing_to_the_next_one() -> None:
+    """It looked at the clock, which had been set: that is logged, and the job it makes due is handed out."""
+    clock = QuietClock()
+    async with await Broker.open(None, clock=clock) as broker:
+        await make_queue(broker)
+        await broker.produce("q", [Record(data=b"1", deliver_at=clock.wall_ms() + 3_600_000)])
+        waiting = await start(broker.claim("q", node="w", wait_ms=1000))
+        clock.jump_wall(3_600_000)
+        with pytest.raises(Invalid):
+            broker.produce("q", [Record(data=b"2", unique_key="k")] * 2)
+        await turn()
+        assert waiting.result().seqs == [1]
+        assert broker._engine.log.write() == broker._engine.log.pending_batch - 1

@@ -184,3 +184,16 @@ async def test_a_topic_that_is_touched_again_is_attended_to_once_a_turn(
     await turn()
     assert served == 10
     waiting.cancel()
+
+
+async def test_what_was_meant_for_a_repeat_goes_to_others_who_wait(broker: Broker, clock: ManualClock) -> None:
+    """Three callers ask for one claim_id: one gets jobs, two get the same ones, and the rest is for somebody else."""
+    await make_queue(broker, claim_jitter_ms=100, max_in_flight=4)
+    same = [await start(broker.claim("q", node="a", claim_id="c", wait_ms=1000)) for _ in range(3)]
+    other = await start(broker.claim("q", node="b", wait_ms=1000))
+    last = await start(broker.claim("q", node="c", wait_ms=1000))
+    await broker.produce("q", [b"1", b"2", b"3", b"4"])
+    clock.advance(100)
+    await turn()
+    assert [claim.result().seqs for claim in same] == [[1]] * 3
+    assert (other.done(), last.done()) == (True, True)

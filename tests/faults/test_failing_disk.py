@@ -260,6 +260,34 @@ async def test_fault_13_a_drop_that_cannot_be_synced_is_told_to_those_who_wait()
     Session(disk.crash("lost"), Ledger(), ManualClock())
 
 
+async def test_fault_13_a_read_only_broker_answers_no_claim_with_nothing_and_turns_away_those_who_wait() -> None:
+    """Fault 13, 41: where there may be jobs that nobody can be given, "OK, empty" would be a lie."""
+    disk = SimDisk(1)
+    broker = await Broker.open(disk, settings=SETTINGS)
+    await broker.put_topic("q", QUEUE)
+    await broker.put_topic("idle", QUEUE)
+    waiting = [
+        asyncio.ensure_future(_await(broker.claim("idle", node="w", wait_ms=30_000))),
+        asyncio.ensure_future(_await(broker.diff("idle", wait_ms=30_000))),
+        asyncio.ensure_future(anext(broker.work("idle", node="v"))),
+    ]
+    await asyncio.sleep(0)
+    break_sync(disk)
+    with pytest.raises(Indeterminate):
+        await soon(broker.produce("q", payloads(1)))
+    for answer in await soon(asyncio.gather(*waiting, return_exceptions=True)):
+        assert isinstance(answer, Closed), answer
+        assert answer.code == "read_only"
+    for name in ("q", "idle"):
+        for wait_ms in (0, 1000):
+            with pytest.raises(Closed):
+                broker.claim(name, node="w", wait_ms=wait_ms)
+        with pytest.raises(Closed):
+            broker.work(name, node="w")
+    assert broker.failed is not None
+    await broker.close()
+
+
 # Fault 15
 
 

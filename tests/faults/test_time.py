@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.broker import leases
+from tenure.broker import appends, leases, reads, topics
 from tenure.broker.replies import Claim
 from tenure.core.events import Acked, Extended, Released
-from tenure.errors import LeaseLost
+from tenure.errors import Conflict, LeaseLost
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
@@ -116,6 +116,27 @@ def test_fault_22_a_reboot_costs_at_most_one_lease_and_never_makes_two_holders(o
     assert again.claim(10, node="third").seqs == ([1, 2, 3, 4] if passed > LEASE_MS else [3, 4])
     check_fold(again.engine)
     check_leases(events_of(again.engine))
+
+
+@pytest.mark.parametrize("years", [0, 1, 10])
+def test_fault_21_a_hardware_clock_that_is_wrong_at_boot_evicts_and_forgets_nothing(
+    years: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 21: log time never goes back, so what a wrong clock lets pass at boot would be lost for good."""
+    session = opened()
+    session.call(topics.put_topic, "t", {"ttl_ms": 7 * DAY_MS})
+    session.call(appends.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
+    session.sync()
+    session.clock.reboot(off_ms=30_000)
+    session.clock.jump_wall(years * 365 * DAY_MS)
+    again = restarted(session, session.clock)
+    assert ("check the hardware clock" in caplog.text) == (years > 0)
+    session.clock.jump_wall(-years * 365 * DAY_MS)
+    session.clock.advance(60_000)
+    assert len(again.call(reads.diff, "t").records) == 10
+    with pytest.raises(Conflict):
+        again.call(appends.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
+    assert again.engine.now() - session.engine.state.log_ms <= again.engine.settings.reboot_ms_max + 90_000
 
 
 def test_fault_22_many_restarts_do_not_keep_a_lease_alive() -> None:

@@ -7,6 +7,7 @@ fewer steps, and what is left of it is printed with its seed; ``--seed N --secon
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 import time
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--without", default="", help="traits to leave out of every life, comma-separated")
     parser.add_argument("--go-on", action="store_true", help="count anomalies instead of stopping at the first")
     options = parser.parse_args()
+    logging.disable()  # what a broker logs of its failing disks is part of the life
     without = [trait for trait in options.without.split(",") if trait]
     end, seed, found = time.monotonic() + options.seconds, options.seed, list[Found]()
     signal.signal(signal.SIGALRM, give_up)

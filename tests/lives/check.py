@@ -191,7 +191,7 @@ def stream_is_bounded(stream: WorkStream) -> None:
 
 
 def log_is_trimmed(engine: Engine) -> None:
-    """A log larger than what it holds justifies does not stay so."""
-    if trim_due(engine):
+    """A log larger than what it holds justifies does not stay so, unless its disk has failed."""
+    if engine.log.failed is None and trim_due(engine):
         size = sum(segment.used_bytes for segment in engine.log.segments())
         raise Anomaly("trim", f"the log has {size} bytes for {engine.state.live_bytes} live ones and is not trimmed")

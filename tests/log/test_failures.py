@@ -332,6 +332,22 @@ def test_acks_may_use_a_segment_of_room_and_leave_one_to_reclaim_space_in() -> N
     opened(disk.crash("lost"), model).close()
 
 
+def test_what_reclaims_space_may_use_the_last_bytes_of_a_disk() -> None:
+    """Fault 12: a disk without room for another segment may still have some for a longer one."""
+    disk, model = SimDisk(9, capacity_bytes=2048 + 300), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 100, urgent=True) == "disk_full"
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"a" * 200)], urgent=True)
+    location = log.append([(20, 1, b"r" * 200)], urgent=True, reclaim=True)[0]
+    model.history.append((log.pending_batch, (20, 1, location, b"r" * 200)))
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"r" * 200)], urgent=True, reclaim=True)
+    log.sync()
+    model.note(log)
+    opened(disk.crash("lost"), model).close()
+
+
 def test_a_full_disk_is_not_asked_for_room_again_before_it_has_some() -> None:
     """To be refused a segment costs as much as to get one: a flood of appends must not meet it each time."""
     disk, model = SimDisk(7, capacity_bytes=4 * 2048 + 100), Model()

@@ -130,6 +130,8 @@ class Coordinator:
             return True
         if not answer.reply.jobs:
             return False
+        if not answer.reply.lease_ms and not taker.auto_ack:  # a repeat: what was meant for it is for others
+            self._engine.touched.add(topic)
         self._lines[topic].served(taker)
         if taker.give(answer):
             self.remove(topic, taker)

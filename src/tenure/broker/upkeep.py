@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from tenure.broker.committer import Committer
@@ -42,9 +42,9 @@ class Upkeep:
         if self._finished:
             return
         if not self._trimming and trim_due(self._engine):
-            self._start(self._trim())
+            self._start(self._trim)
         if not self._checkpointing and self._disk is not None and self._engine.log_bytes > self._checkpoint_due_bytes:
-            self._start(self._checkpoint())
+            self._start(self._checkpoint)
 
     def _plan_mark(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._engine.settings.time_mark_ms / 1000, self._mark)
@@ -59,15 +59,15 @@ class Upkeep:
         if self._engine.now() - self._engine.state.log_ms >= silent_ms:
             self._engine.mark_time()
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """Log whatever ends a piece of upkeep; the next sync starts it again."""
         try:
-            await work
+            await work()
         except Exception:
             logger.exception("upkeep ended in an error; the next sync tries again")
 

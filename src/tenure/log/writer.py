@@ -213,20 +213,37 @@ class SegmentWriter:
         Raises Overloaded, Closed; nothing happened then.
         """
         self._check_ready()
-        fits = self._end + need <= self._capacity - self._own_bytes
-        taken = 0 if fits else 1
-        self._refill(self._kept + taken)
-        left = 0 if reclaim else 1 if urgent else self._kept
-        enough = len(self._spares) >= left + taken or (fits and urgent and self._leaves_room_to_reclaim(need))
-        if not enough:
-            assert self._refused is not None
-            raise no_room(self._refused)
-        if taken:
-            try:
+        try:
+            fits = self._end + need <= self._capacity - self._own_bytes
+            self._refill(self._kept if fits else self._kept + 1)
+            if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
+                if not (reclaim and self._grow(need)):
+                    assert self._refused is not None
+                    raise no_room(self._refused)
+            elif not fits:
                 self._roll(need)
-            except Indeterminate as error:
-                raise self._refusal() from error
+        except Indeterminate as error:
+            raise self._refusal() from error
         self._set_limit()
+
+    def _may_take(self, need: int, *, fits: bool, urgent: bool, reclaim: bool) -> bool:
+        """Whether an append leaves the spares that are kept from it; one that does not fit takes one itself."""
+        left = 0 if reclaim else 1 if urgent else self._kept
+        if fits:
+            return len(self._spares) >= left or (urgent and self._leaves_room_to_reclaim(need))
+        return len(self._spares) > left
+
+    def _grow(self, need: int) -> bool:
+        """Make the segment longer where the disk has room for that, if not for another segment."""
+        size = self._end + need + self._own_bytes
+        try:
+            if size <= OFFSET_MAX:
+                self._disk.allocate(self._file, size)
+                self._capacity = max(self._capacity, size)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                self._fail("making a segment longer", error)
+        return self._capacity >= size
 
     def _leaves_room_to_reclaim(self, need: int) -> bool:
         """Whether the oldest segment could still be emptied into this one, if all in it were alive."""
