@@ -53,6 +53,17 @@ async def test_a_repeat_of_a_claim_that_waits_is_answered_with_it(slow: Broker, 
     assert (one.lease_id, one.deadline, one.seqs) == (two.lease_id, two.deadline, two.seqs)
 
 
+async def test_a_repeat_of_what_was_answered_has_no_job_that_was_lost_meanwhile(slow: Broker, log: GatedLog) -> None:
+    claim = await slow.claim("q", node="w", max_count=2, claim_id="c")
+    log.gate.clear()
+    slow.produce("other", [b"keeps the disk busy"])
+    repeat = await start(slow.claim("q", node="w", max_count=2, claim_id="c"))
+    slow.nack("q", node="w", seqs=claim.seqs[:1])
+    assert (await slow.claim("q", node="v", auto_ack=True, max_count=1)).seqs == claim.seqs[:1]
+    log.gate.set()
+    assert (await repeat).seqs == claim.seqs[1:]
+
+
 async def test_a_repeat_goes_on_where_the_first_caller_is_gone(slow: Broker, log: GatedLog) -> None:
     first = await claim_slowly(slow, log, claim_id="c")
     repeat = await start(slow.claim("q", node="w", max_count=2, claim_id="c"))

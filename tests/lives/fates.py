@@ -190,6 +190,7 @@ def end(life: Life) -> None:
     for stream in list(life.streams):
         stream.close()
     life.run_for(86_400_000 + 60_000)
+    life.run_for(max(0, _last_delivery_ms(life) - life.clock.wall_ms()))
     life.rest()
     pulse(life, life.random)
     check.log_is_trimmed(life.engine)
@@ -199,6 +200,12 @@ def end(life: Life) -> None:
     gc.collect()
     life.look()
     life.close()
+
+
+def _last_delivery_ms(life: Life) -> int:
+    """The latest ``deliver_at`` of any job, which a wall clock set back may have put off by days."""
+    queues = [topic.queue for topic in life.engine.state.topics.values() if topic.queue is not None]
+    return max((entry >> 64 for queue in queues for entry in queue.wall_delays), default=0)
 
 
 def drain(life: Life) -> None:

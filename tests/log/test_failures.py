@@ -332,6 +332,22 @@ def test_acks_may_use_a_segment_of_room_and_leave_one_to_reclaim_space_in() -> N
     opened(disk.crash("lost"), model).close()
 
 
+def test_the_room_kept_to_reclaim_in_takes_the_largest_segment() -> None:
+    """Fault 12: an append that is larger than a segment must fit there again when its segment is emptied."""
+    disk, model = SimDisk(10, capacity_bytes=9 * 2048), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"o" * 4000)])
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"o" * 4000)])
+    assert fill(model, log, b"a" * 20, urgent=True) == "disk_full"
+    log.sync()
+    log.append([(20, 1, b"o" * 4000)], reclaim=True)
+    log.drop(1)
+    log.sync()
+    assert not [name for name in disk.names() if name == segment_name(1)]
+
+
 def test_what_reclaims_space_may_use_the_last_bytes_of_a_disk() -> None:
     """Fault 12: a disk without room for another segment may still have some for a longer one."""
     disk, model = SimDisk(9, capacity_bytes=2048 + 300), Model()

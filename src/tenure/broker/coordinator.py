@@ -25,13 +25,22 @@ class Coordinator:
     """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all.
 
     ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks who wants something.
-    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other one in this turn of the loop.
+    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other one in this turn of the loop;
+    ``attend_later`` sees to each of them in the next.
     """
 
-    def __init__(self, engine: Engine, alarms: Alarms, *, on_time_passed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        alarms: Alarms,
+        *,
+        on_time_passed: Callable[[], None],
+        attend_later: Callable[[Topic], None],
+    ) -> None:
         self._engine = engine
         self._alarms = alarms
         self._on_time_passed = on_time_passed
+        self._attend_later = attend_later
         self._lines: dict[Topic, Line] = {}
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
@@ -105,10 +114,15 @@ class Coordinator:
         for taker, share in line.shares(ready):
             fed = self._feed(topic, taker, share)
             if metrics.dead_lettered > dead_lettered:
-                self.resting.add(topic)
+                self.rest(topic)
                 return
             if not fed:
                 return
+
+    def rest(self, topic: Topic) -> None:
+        """Dead letters have taken up this turn: let the queue go on in the next one."""
+        self.resting.add(topic)
+        self._attend_later(topic)
 
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; False where there is nothing more to hand out."""

@@ -185,8 +185,6 @@ class Engine:
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now, wall_offset_ms), 0, urgent=True)
             self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
-            if self.gate is not None:  # the command that looked at the clock may yet be refused
-                self.gate.plan()
 
     def mark_time(self) -> None:
         """Note the time in the log, where there is room for it."""
@@ -227,6 +225,8 @@ class Engine:
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
+        if not self._frames and self.gate is not None:  # whatever becomes of the command, this is written
+            self.gate.plan()
         self._frames += 1
         state = self.state
         if event.__class__ in METERED:

@@ -39,7 +39,9 @@ class Pump:
         self.alarms = Alarms(loop, engine.now, check_ms=engine.settings.clock_check_ms, after=self.settle)
         self.committer = engine.gate = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
-        self.coordinator = Coordinator(engine, self.alarms, on_time_passed=self.tell_ended)
+        self.coordinator = Coordinator(
+            engine, self.alarms, on_time_passed=self.tell_ended, attend_later=self._attend_later
+        )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._unsynced = UnsyncedClaims(self)
         self._streams = StreamLeases(self)
@@ -115,7 +117,7 @@ class Pump:
         dead_lettered = self.engine.metrics.dead_lettered
         answer = asked.claim(self.engine, topic.name)
         if self.engine.metrics.dead_lettered > dead_lettered:
-            self.coordinator.resting.add(topic)
+            self.coordinator.rest(topic)
         return answer
 
     def claim_now(self, topic: Topic, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:

@@ -29,7 +29,7 @@ from tenure.errors import TenureError
 if TYPE_CHECKING:
     from tenure.broker.pump import Pump
 
-__all__ = ["SyncedClaim", "UnsyncedClaims"]
+__all__ = ["RepeatedClaim", "SyncedClaim", "UnsyncedClaims"]
 
 _ROUNDS_MAX: Final = 4
 """How often a deadline is moved and synced again before the claim is answered with what is left of it."""
@@ -73,16 +73,18 @@ class UnsyncedClaims:
         self._waiting: dict[int, _Unsynced] = {}
         self._alarm: Alarm | None = None
 
-    def answer(self, answer: Answer[Claim]) -> Answer[Claim] | SyncedClaim:
+    def answer(self, answer: Answer[Claim]) -> Answer[Claim] | SyncedClaim | RepeatedClaim:
         """Answer a claim once it is durable.
 
         A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
         what is pending, and keeps nothing alive.
         """
         claim = answer.reply
-        if not (claim.lease_ms or claim.lease in self._waiting) or answer.batch <= self._engine.synced_batch:
+        if answer.batch <= self._engine.synced_batch:
             return answer
-        return SyncedClaim(self._pump, self, answer)
+        if claim.lease_ms or claim.lease in self._waiting:
+            return SyncedClaim(self._pump, self, answer)
+        return RepeatedClaim(self._pump, answer)
 
     # For those who wait
 
@@ -151,6 +153,21 @@ class UnsyncedClaims:
                     shift_deadline(self._engine, entry.claim, lease_ms=entry.keep_ms)
         if self._waiting:
             self._watch(min(entry.due for entry in self._waiting.values()))
+
+
+class RepeatedClaim(Pending[Claim]):
+    """A claim that was answered before, asked for again: what is held of it once the log is durable up to here."""
+
+    def __init__(self, pump: Pump, answer: Answer[Claim]) -> None:
+        self._engine = pump.engine
+        self._answer = answer
+        super().__init__(pump.loop)
+
+    async def _finish(self) -> Claim:
+        return still_held(self._engine, await self._answer)
+
+    def _abandon(self) -> None:
+        """Whoever asked first may still hold it."""
 
 
 class SyncedClaim(Pending[Claim]):

@@ -109,6 +109,7 @@ class FileLog(SegmentWriter):
         del self._heads[0], self._salts[segment]
         self._files.forget(segment)
         self._reader.drop(segment)
+        self._measure()
         return batch
 
     def close(self) -> None:
@@ -165,8 +166,9 @@ class FileLog(SegmentWriter):
             self._files.forget(number)
             self._salts.pop(number, None)
         self._heads = [head for head in self._heads if head.number > end.dropped]
+        self._measure()
         if len(self._heads) > 1:
-            self._refill(self._kept)
+            self._refill(self._kept, last=self._reclaim_bytes)
         torn = max(0, scan.torn_end - end.offset)
         name = segment_name(end.segment) if torn else None
         self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)

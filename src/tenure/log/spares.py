@@ -47,10 +47,19 @@ class Spares:
     def __len__(self) -> int:
         return len(self._row)
 
-    def fill(self, count: int, *, after: int) -> None:
-        """Have at least ``count`` spares, for the segments behind number ``after``. Raises OSError; none is lost."""
+    def is_ready(self, count: int, *, last: int) -> bool:
+        """Whether there are ``count`` spares, the last of at least ``last`` bytes."""
+        return len(self._row) >= count and self._row[-1].size >= last
+
+    def fill(self, count: int, *, last: int, after: int) -> None:
+        """Have ``count`` spares, the last of at least ``last`` bytes, for the segments behind number ``after``.
+
+        Raises OSError; none is lost then.
+        """
         while len(self._row) < count:
             self._add(self._size, after=after)
+        if self._row[-1].size < last:
+            self._row[-1] = self._grown(self._row[-1], last)
 
     def add_small(self, *, after: int) -> bool:
         """Add a spare of what room there is; False where that is too little to be of use."""
@@ -76,11 +85,14 @@ class Spares:
 
     def take(self, size: int) -> Spare:
         """Hand out the next spare, grown to ``size`` where that is more than it has. Raises OSError and keeps it."""
-        spare = self._row[0]
+        spare = self._grown(self._row[0], size)
+        self._row.popleft()
+        return spare
+
+    def _grown(self, spare: Spare, size: int) -> Spare:
         if size > spare.size:
             self._disk.allocate(spare.file, size)
             spare = spare._replace(size=size)
-        self._row.popleft()
         return spare
 
     def shrink(self, count: int) -> None:

@@ -51,8 +51,9 @@ class SegmentWriter:
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
         self._segment_bytes = segment_bytes
-        #: How many spares are kept: for acks, and one for reclaiming.
+        #: How many spares are kept: for acks, and one for reclaiming, into which the largest segment must fit.
         self._kept = 2
+        self._reclaim_bytes = segment_bytes
         #: Whether half a segment is enough for acks.
         self._is_small = True
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
@@ -80,7 +81,7 @@ class SegmentWriter:
 
     @property
     def reserve_used(self) -> bool:
-        return self.crowded and len(self._spares) < self._kept
+        return self.crowded and not self._spares.is_ready(self._kept, last=self._reclaim_bytes)
 
     def reserve(self, ack_bytes: int) -> None:
         kept, is_small = 1 + max(1, -(-ack_bytes // self._segment_bytes)), 2 * ack_bytes <= self._segment_bytes
@@ -158,7 +159,7 @@ class SegmentWriter:
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
-                self._refill(self._kept + 1)
+                self._refill(self._kept + 1, last=self._reclaim_bytes)
         while self._rolls and self._rolls[0].is_done:
             self._files.unpin(self._rolls.pop(0).number - 1)
         return self.synced_batch
@@ -201,7 +202,7 @@ class SegmentWriter:
 
     def _set_limit(self) -> None:
         """Say how far ordinary appends may go without a look at the room that is kept."""
-        if len(self._spares) >= self._kept:
+        if self._spares.is_ready(self._kept, last=self._reclaim_bytes):
             self._limit = self._capacity - self._own_bytes
         else:
             is_young = len(self._heads) == 1 and self._is_small
@@ -213,9 +214,11 @@ class SegmentWriter:
         Raises Overloaded, Closed; nothing happened then.
         """
         self._check_ready()
+        fits = self._end + need <= self._capacity - self._own_bytes
+        kept = self._kept if fits else self._kept + 1
+        last = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
         try:
-            fits = self._end + need <= self._capacity - self._own_bytes
-            self._refill(self._kept if fits else self._kept + 1)
+            self._refill(kept, last=last)
             if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
                 if not (reclaim and self._grow(need)):
                     assert self._refused is not None
@@ -228,10 +231,21 @@ class SegmentWriter:
 
     def _may_take(self, need: int, *, fits: bool, urgent: bool, reclaim: bool) -> bool:
         """Whether an append leaves the spares that are kept from it; one that does not fit takes one itself."""
-        left = 0 if reclaim else 1 if urgent else self._kept
-        if fits:
-            return len(self._spares) >= left or (urgent and self._leaves_room_to_reclaim(need))
-        return len(self._spares) > left
+        taken = 0 if fits else 1
+        if urgent or reclaim:
+            left = 0 if reclaim else 1
+            return len(self._spares) >= left + taken or (fits and self._leaves_room_to_reclaim(need))
+        last = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
+        return self._spares.is_ready(self._kept + taken, last=last)
+
+    def _room_for(self, used_bytes: int) -> int:
+        """How long a segment must be for what is alive in one that uses so much: rewritten, it may take some more."""
+        return used_bytes + used_bytes // 8 + self._own_bytes if used_bytes > self._segment_bytes else 0
+
+    def _measure(self) -> None:
+        """Find the room that emptying the largest segment may take."""
+        used = [head.previous_end for head in self._heads[1:]]
+        self._reclaim_bytes = max(self._segment_bytes, self._room_for(max(used, default=0)), self._room_for(self._end))
 
     def _grow(self, need: int) -> bool:
         """Make the segment longer where the disk has room for that, if not for another segment."""
@@ -250,15 +264,15 @@ class SegmentWriter:
         owed = self._heads[1].previous_end - self._reclaimed_bytes if len(self._heads) > 1 else 0
         return self._end + need + max(owed, 0) <= self._capacity - self._own_bytes
 
-    def _refill(self, count: int) -> None:
-        """Try to have ``count`` spares; ``crowded`` says whether that was refused the last time.
+    def _refill(self, count: int, *, last: int) -> None:
+        """Try to have ``count`` spares, the last of ``last`` bytes; ``crowded`` says whether that was refused.
 
         A disk that was full is not asked again before it has more room: to be refused costs as much as to be served.
         """
-        if len(self._spares) >= count or self._disk.free_bytes() <= self._refused_free_bytes:
+        if self._spares.is_ready(count, last=last) or self._disk.free_bytes() <= self._refused_free_bytes:
             return
         try:
-            self._spares.fill(count, after=self._heads[-1].number)
+            self._spares.fill(count, last=last, after=self._heads[-1].number)
             self._refused_free_bytes, self.crowded = -1, False
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -311,6 +325,7 @@ class SegmentWriter:
         self._use(head, spare.file, end=HEAD_BYTES, capacity=spare.size)
         for entry in preamble:
             self._join(entry)
+        self._measure()
 
     def _begin(self, spare: Spare) -> Head:
         """Write what is pending into the segment before, and the head that follows from it into the new one."""
