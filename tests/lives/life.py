@@ -270,7 +270,8 @@ class Life:
                 if call.on_read_only and not result.jobs:
                     raise Anomaly("read-only", f"{call} is answered OK, empty, by a broker that takes no writes")
                 check_claim(result, self.witness, self.promises, topic_id=topic_id, now=now)
-                if not self.was_stopped:
+                # What is answered in the moment it is asked is of that moment, whatever its own node does next.
+                if not self.was_stopped and (call.what == "read" or now > call.at_ms):
                     check_dead_lease(result, self.witness, topic_id=topic_id, now=now)
             case "produce":
                 topic = self.broker._state.by_id.get(topic_id)

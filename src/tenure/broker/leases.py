@@ -156,6 +156,8 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
     jobs, _ = engine.reader.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
+    if not jobs:
+        return Answer(Claim(topic.name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW, engine.gate)
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = queue.deadline(number) + engine.state.wall_offset_ms
     reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
