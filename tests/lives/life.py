@@ -271,7 +271,7 @@ class Life:
                     raise Anomaly("read-only", f"{call} is answered OK, empty, by a broker that takes no writes")
                 check_claim(result, self.witness, self.promises, topic_id=topic_id, now=now)
                 # What is answered in the moment it is asked is of that moment, whatever its own node does next.
-                if not self.was_stopped and (call.what == "read" or now > call.at_ms):
+                if not self.was_stopped and (call.what == "read" or self.clock.boot_ms() > call.at_ms):
                     check_dead_lease(result, self.witness, topic_id=topic_id, now=now)
             case "produce":
                 topic = self.broker._state.by_id.get(topic_id)
