@@ -31,6 +31,7 @@ class Upkeep:
         self._disk = disk
         self._tasks: set[asyncio.Task[None]] = set()
         self._trimming = False
+        self._hindrance = ""
         self._checkpoint_due_bytes = engine.log_bytes + engine.settings.checkpoint_bytes
         self._checkpointing = False
         self._finished = False
@@ -87,8 +88,13 @@ class Upkeep:
                 await self._committer.durable(batch)
                 if not trim_due(self._engine):
                     break
-        except TenureError:
-            pass  # no room even for this: the next sync tries again
+            self._hindrance = ""
+        except (
+            TenureError
+        ) as error:  # no room even for this, or a read that the disk refuses: the next sync tries again
+            if error.message != self._hindrance:
+                self._hindrance = error.message
+                logger.warning("the log cannot be trimmed for now: %s", error.message)
         finally:
             self._trimming = False
 
