@@ -17,9 +17,16 @@ class Bench:
 
     def __init__(self, *, check_ms: int = 1_000) -> None:
         self.now = 0
+        self.held: int | None = None
         self.rang: list[Any] = []
         self.checks = 0
-        self.alarms = Alarms(asyncio.get_running_loop(), lambda: self.now, check_ms=check_ms, after=self._after)
+        self.alarms = Alarms(
+            asyncio.get_running_loop(),
+            lambda: self.now if self.held is None else self.held,
+            clock=lambda: self.now,
+            check_ms=check_ms,
+            after=self._after,
+        )
 
     def _after(self) -> None:
         self.checks += 1
@@ -37,6 +44,17 @@ async def test_alarms_ring_once_in_the_order_of_their_time() -> None:
     bench.alarms.check()
     assert bench.rang == [10, 20, 30]
     assert bench.checks == 2, "after every check there may be something left to do"
+
+
+async def test_a_turn_that_goes_on_with_a_time_long_passed_puts_off_no_alarm() -> None:
+    """A process is stopped in the middle of a turn: an alarm set then, by the time of the turn, comes before others."""
+    bench = Bench()
+    bench.alarms.at(200, bench.ring("first"))
+    bench.held, bench.now = 60, 260
+    bench.alarms.at(135, bench.ring("second"))
+    bench.held = None
+    await turn()
+    assert bench.rang == ["second", "first"]
 
 
 async def test_an_alarm_set_by_an_alarm_for_a_time_that_has_come_rings_in_another_turn() -> None:

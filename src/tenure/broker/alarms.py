@@ -35,8 +35,10 @@ class Alarm:
 class Alarms:
     """Alarms by log time.
 
-    ``check`` rings those that are due; the loop's timer calls it, and so does a clock that was moved. ``after`` is
-    called after each check, for whatever the alarms, or a look at the clocks, have left to do.
+    ``check`` rings those that are due by ``now``; the loop's timer calls it, and so does a clock that was moved.
+    ``clock`` is the time by which the timer is set: a turn of the loop has one time, and a process that is stopped in
+    the middle of it goes on with one that has long passed. ``after`` is called after each check, for whatever the
+    alarms, or a look at the clocks, have left to do.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class Alarms:
         loop: asyncio.AbstractEventLoop,
         now: Callable[[], int],
         *,
+        clock: Callable[[], int],
         check_ms: int,
         after: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._now = now
+        self._clock = clock
         self._check_ms = check_ms
         self._after = after
         self._heap: list[tuple[int, int, Alarm]] = []
@@ -119,7 +123,7 @@ class Alarms:
         if self._timer is not None and self._timer_due <= due:
             return
         self._cancel_timer()
-        now = self._now()
+        now = self._clock()
         due = min(max(due, now), now + self._check_ms)
         self._timer_due = due
         if due == now:

@@ -170,15 +170,15 @@ class Engine:
         """
         if self.held_ms:
             return self.held_ms
-        clock, state = self.clock, self.state
-        now = self._log_base + clock.boot_ms() - self._boot_base
-        if now < state.log_ms:
-            now = state.log_ms
-        wall_ms = clock.wall_ms()
+        state, now, wall_ms = self.state, self.clock_ms(), self.clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
             self._set_clock(now, wall_ms - now)
         self.last_ms = now
         return now
+
+    def clock_ms(self) -> int:
+        """Log time as the clock tells it, whatever time this turn of the loop has: for timers."""
+        return max(self._log_base + self.clock.boot_ms() - self._boot_base, self.state.log_ms)
 
     def _set_clock(self, now: int, wall_offset_ms: int) -> None:
         """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""

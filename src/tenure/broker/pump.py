@@ -36,7 +36,9 @@ class Pump:
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self.engine = engine
         self.loop = loop
-        self.alarms = Alarms(loop, engine.now, check_ms=engine.settings.clock_check_ms, after=self.settle)
+        self.alarms = Alarms(
+            loop, engine.now, clock=engine.clock_ms, check_ms=engine.settings.clock_check_ms, after=self.settle
+        )
         self.committer = engine.gate = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
         self.coordinator = Coordinator(
