@@ -11,8 +11,10 @@ import pytest
 
 import tenure.broker.upkeep as upkeep
 from tenure import Broker, Indeterminate, Settings
+from tenure.broker import appends, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_step
+from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
 from tests.broker.support import make_queue, start
 
@@ -82,6 +84,22 @@ async def test_what_was_acknowledged_in_the_turn_of_a_roll_can_be_seen_at_once()
         assert rolls > 5
 
 
+def test_records_before_a_roll_are_durable_with_the_batch_that_the_roll_ended() -> None:
+    """A sync that begins before the turn is over covers only what the roll has written."""
+    engine = Engine(FileLog.open(SimDisk(1), segment_bytes=1 << 14), clock=ManualClock(), settings=SMALL)
+    engine.recover()
+    topics.put_topic(engine, "q", {"type": "queue", "durability": "fsync"})
+    engine.sync()
+    appends.produce(engine, "q", [b"job"])
+    while len(engine.log.segments()) == 1:
+        appends.produce(engine, "filler", [b"." * 1000])
+    sync = engine.log.begin_sync()
+    sync.run()
+    engine.synced(engine.log.end_sync(sync))
+    assert engine.log.synced_batch < engine.log.pending_batch
+    assert engine.state.topics["q"].durable_seq == 1
+
+
 async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
     """An fsync produce of the turn in which trimming drops a segment is answered with that very sync."""
     disk = SimDisk(1)
@@ -140,7 +158,7 @@ async def test_upkeep_that_ends_in_any_error_is_logged_and_tried_again(
 
 
 async def test_a_close_that_was_cancelled_is_finished_by_the_next() -> None:
-    disk = GatedDisk()
+    disk, before = GatedDisk(), set(threading.enumerate())
     broker = await Broker.open(disk)
     await make_queue(broker)
     broker.produce("q", [b"job"])
@@ -151,7 +169,7 @@ async def test_a_close_that_was_cancelled_is_finished_by_the_next() -> None:
         await closing
     disk.gate.set()
     await broker.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tenure-sync")]
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("tenure-sync")]
     async with await Broker.open(disk) as again:
         assert again.topic("q").count == 1
 
@@ -168,8 +186,9 @@ async def test_a_write_that_was_made_is_answered_although_a_later_one_failed() -
         raise OSError(errno.EIO, "I/O error")
 
     disk.pwrite = failing  # type: ignore[method-assign]
-    answers = await asyncio.gather(first, second, return_exceptions=True)
-    assert not isinstance(answers[0], BaseException)
+    waiting = [broker._pump.committer.wait(answer.batch, answer.level) for answer in (first, second)]
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert answers[0] is None
     assert isinstance(answers[1], Indeterminate)
     await broker.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from itertools import cycle
 from random import Random
 
@@ -93,6 +94,25 @@ async def test_trimming_never_uses_up_the_room_that_acks_need() -> None:
         await broker.synced()
         await quiet(broker)
     assert broker._engine.rewritten_bytes > SEGMENT_BYTES, "trimming carried what stays"
+    await broker.close()
+
+
+async def test_heartbeats_that_use_up_the_room_for_acks_get_it_back_from_trimming() -> None:
+    """Nothing is dead but the extends themselves: the whole log is turned over, in the room that is kept for that."""
+    disk = SimDisk(5, capacity_bytes=SEGMENTS * SEGMENT_BYTES)
+    broker = await Broker.open(disk, settings=SETTINGS)
+    await broker.put_topic("busy", QUEUE)
+    await fill(broker, SHAPES["large jobs"])
+    claim = await broker.claim("busy", node="w", max_count=1000)
+    broker._upkeep._trimming = True  # until all that acks may use is used up
+    with suppress(Overloaded):
+        while True:
+            await broker.extend("busy", node="w", seqs=claim.seqs[:1], lease_ms=60_000)
+    broker._upkeep._trimming = False
+    broker._upkeep._after_sync()
+    await quiet(broker)
+    for seq in claim.seqs:
+        assert (await broker.ack("busy", node="w", seqs=[seq])).count == 1
     await broker.close()
 
 

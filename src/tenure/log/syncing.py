@@ -41,13 +41,12 @@ class Roll:
 
 
 class Removal:
-    """A segment that goes once ``batch``, which declares it dropped, is durable."""
+    """A segment that was declared dropped in what is written: it goes once that is durable."""
 
-    __slots__ = ("batch", "is_done", "segment")
+    __slots__ = ("is_done", "segment")
 
-    def __init__(self, segment: int, *, batch: int) -> None:
+    def __init__(self, segment: int) -> None:
         self.segment = segment
-        self.batch = batch
         self.is_done = False
 
 

@@ -142,10 +142,8 @@ class SegmentWriter:
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
-        removals = [removal for removal in self._removals if removal.batch <= self.written_batch]
-        return self._gate.begin(
-            file, segment=segment, batch=self.written_batch, rolls=list(self._rolls), removals=removals
-        )
+        rolls, removals = list(self._rolls), list(self._removals)
+        return self._gate.begin(file, segment=segment, batch=self.written_batch, rolls=rolls, removals=removals)
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
