@@ -168,7 +168,7 @@ class FileLog(SegmentWriter):
         self._heads = [head for head in self._heads if head.number > end.dropped]
         self._measure()
         if len(self._heads) > 1:
-            self._refill(self._kept, last=self._reclaim_bytes)
+            self._refill(self._kept, least=self._reclaim_bytes)
         torn = max(0, scan.torn_end - end.offset)
         name = segment_name(end.segment) if torn else None
         self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)

@@ -47,19 +47,23 @@ class Spares:
     def __len__(self) -> int:
         return len(self._row)
 
-    def is_ready(self, count: int, *, last: int) -> bool:
-        """Whether there are ``count`` spares, the last of at least ``last`` bytes."""
-        return len(self._row) >= count and self._row[-1].size >= last
+    def sizes(self) -> list[int]:
+        """Return the bytes of each spare, in the order in which they are taken."""
+        return [spare.size for spare in self._row]
 
-    def fill(self, count: int, *, last: int, after: int) -> None:
-        """Have ``count`` spares, the last of at least ``last`` bytes, for the segments behind number ``after``.
+    def is_ready(self, count: int, *, least: int) -> bool:
+        """Whether there are ``count`` spares, each of at least ``least`` bytes."""
+        return len(self._row) >= count and min(self.sizes()) >= least
+
+    def fill(self, count: int, *, least: int, after: int) -> None:
+        """Have ``count`` spares, each of at least ``least`` bytes, for the segments behind number ``after``.
 
         Raises OSError; none is lost then.
         """
+        for index, spare in enumerate(self._row):
+            self._row[index] = self._grown(spare, least)
         while len(self._row) < count:
-            self._add(self._size, after=after)
-        if self._row[-1].size < last:
-            self._row[-1] = self._grown(self._row[-1], last)
+            self._add(max(self._size, least), after=after)
 
     def add_small(self, *, after: int) -> bool:
         """Add a spare of what room there is; False where that is too little to be of use."""

@@ -81,7 +81,7 @@ class SegmentWriter:
 
     @property
     def reserve_used(self) -> bool:
-        return self.crowded and not self._spares.is_ready(self._kept, last=self._reclaim_bytes)
+        return self.crowded and not self._spares.is_ready(self._kept, least=self._reclaim_bytes)
 
     def reserve(self, ack_bytes: int) -> None:
         kept, is_small = 1 + max(1, -(-ack_bytes // self._segment_bytes)), 2 * ack_bytes <= self._segment_bytes
@@ -157,7 +157,7 @@ class SegmentWriter:
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
-                self._refill(self._kept + 1, last=self._reclaim_bytes)
+                self._refill(self._kept + 1, least=self._reclaim_bytes)
         while self._rolls and self._rolls[0].is_done:
             self._files.unpin(self._rolls.pop(0).number - 1)
         return self.synced_batch
@@ -200,7 +200,7 @@ class SegmentWriter:
 
     def _set_limit(self) -> None:
         """Say how far ordinary appends may go without a look at the room that is kept."""
-        if self._spares.is_ready(self._kept, last=self._reclaim_bytes):
+        if self._spares.is_ready(self._kept, least=self._reclaim_bytes):
             self._limit = self._capacity - self._own_bytes
         else:
             is_young = len(self._heads) == 1 and self._is_small
@@ -214,9 +214,9 @@ class SegmentWriter:
         self._check_ready()
         fits = self._end + need <= self._capacity - self._own_bytes
         kept = self._kept if fits else self._kept + 1
-        last = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
+        least = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
         try:
-            self._refill(kept, last=last)
+            self._refill(kept, least=least)
             if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
                 if not (reclaim and self._grow(need)):
                     assert self._refused is not None
@@ -228,13 +228,29 @@ class SegmentWriter:
         self._set_limit()
 
     def _may_take(self, need: int, *, fits: bool, urgent: bool, reclaim: bool) -> bool:
-        """Whether an append leaves the spares that are kept from it; one that does not fit takes one itself."""
-        taken = 0 if fits else 1
-        if urgent or reclaim:
-            left = 0 if reclaim else 1
-            return len(self._spares) >= left + taken or (fits and self._leaves_room_to_reclaim(need))
-        last = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
-        return self._spares.is_ready(self._kept + taken, last=last)
+        """Whether an append leaves the room that is kept from it; one that does not fit takes a spare itself."""
+        if not (urgent or reclaim):
+            least = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
+            return self._spares.is_ready(self._kept if fits else self._kept + 1, least=least)
+        if not fits and not self._spares:
+            return False
+        return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
+
+    def _leaves_room_to_reclaim(self, need: int, *, fits: bool) -> bool:
+        """Whether the oldest segment could still be emptied, if all in it were alive."""
+        room = sum(size - HEAD_BYTES - self._own_bytes for size in self._spares.sizes()) - need
+        if fits:
+            room += self._capacity - self._own_bytes - self._end
+        return room >= self._owed_bytes()
+
+    def _owed_bytes(self) -> int:
+        """How much of the oldest segment may still have to be rewritten. The log's own frames in it never are."""
+        if len(self._heads) == 1:
+            return 0
+        used = self._heads[1].previous_end
+        if used <= self._segment_bytes:
+            used = min(used, self._segment_bytes - self._own_bytes)
+        return max(used - HEAD_BYTES - self._reclaimed_bytes, 0)
 
     def _room_for(self, used_bytes: int) -> int:
         """How long a segment must be for what is alive in one that uses so much: rewritten, it may take some more."""
@@ -257,20 +273,15 @@ class SegmentWriter:
                 self._fail("making a segment longer", error)
         return self._capacity >= size
 
-    def _leaves_room_to_reclaim(self, need: int) -> bool:
-        """Whether the oldest segment could still be emptied into this one, if all in it were alive."""
-        owed = self._heads[1].previous_end - self._reclaimed_bytes if len(self._heads) > 1 else 0
-        return self._end + need + max(owed, 0) <= self._capacity - self._own_bytes
-
-    def _refill(self, count: int, *, last: int) -> None:
-        """Try to have ``count`` spares, the last of ``last`` bytes; ``crowded`` says whether that was refused.
+    def _refill(self, count: int, *, least: int) -> None:
+        """Try to have ``count`` spares of ``least`` bytes each; ``crowded`` says whether that was refused.
 
         A disk that was full is not asked again before it has more room: to be refused costs as much as to be served.
         """
-        if self._spares.is_ready(count, last=last) or self._disk.free_bytes() <= self._refused_free_bytes:
+        if self._spares.is_ready(count, least=least) or self._disk.free_bytes() <= self._refused_free_bytes:
             return
         try:
-            self._spares.fill(count, last=last, after=self._heads[-1].number)
+            self._spares.fill(count, least=least, after=self._heads[-1].number)
             self._refused_free_bytes, self.crowded = -1, False
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -320,7 +331,7 @@ class SegmentWriter:
         self._last_offset, self._last_crc = 0, head.crc
         self._heads.append(head)
         self._salts[head.number] = head.salt
-        self._use(head, spare.file, end=HEAD_BYTES, capacity=spare.size)
+        self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._segment_bytes)))
         for entry in preamble:
             self._join(entry)
         self._measure()
