@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Closed, Conflict
+from tenure import Broker, Closed, Conflict, NotFound
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, datas, make_queue, numbers, read, start
@@ -37,6 +37,14 @@ async def test_a_cohort_that_gathers_is_turned_away(broker: Broker) -> None:
     await broker.close()
     with pytest.raises(Closed):
         await claiming
+
+
+async def test_a_cohort_whose_queue_is_deleted_does_not_wait_for_its_window(broker: Broker) -> None:
+    await make_queue(broker, claim_jitter_ms=1000)
+    claiming = await start(broker.claim("q", node="w", wait_ms=1000))
+    await broker.delete_topic("q")
+    with pytest.raises(NotFound):
+        await asyncio.wait_for(claiming, 10)
 
 
 async def test_a_second_close_is_harmless(broker: Broker) -> None:

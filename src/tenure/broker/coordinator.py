@@ -93,11 +93,13 @@ class Coordinator:
 
     def serve(self, topic: Topic) -> None:
         """One pass: divide what is ready among those who wait. While a window is open, it waits for its end."""
-        if topic not in self._lines or topic in self._cohorts or topic in self.resting:
+        if topic not in self._lines:
             return
         if topic.queue is None or self._engine.state.by_id.get(topic.id) is not topic:
             gone = NotFound(f"topic {topic.name!r} was deleted", code="topic_not_found", topic=topic.name)
             self._dismiss(topic, gone)
+            return
+        if topic in self._cohorts or topic in self.resting:
             return
         self._engine.pass_time(topic, self._engine.now())
         self._on_time_passed()
