@@ -6,9 +6,9 @@ ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.sy
 
 Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
 allocated ahead, as many as acks may need and one for reclaiming space: an ordinary append must leave them all, an
-urgent one must leave the last, and what empties the oldest segment may use all there is, because it gives a segment
-back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one segment keeps
-three quarters of that instead, and allocates nothing ahead.
+urgent one must leave enough to empty the oldest segment into, and what empties it may use all there is, because it
+gives a segment back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one
+segment keeps three quarters of that instead, and allocates nothing ahead.
 
 A write or sync that fails is never tried again (fault 13): the kernel may have thrown the pages away and would report
 success the second time. ``failed`` is set, appends are refused, reads go on.
@@ -61,7 +61,7 @@ class SegmentWriter:
         self._gate = SyncGate(disk)
         self._spares = Spares(disk, size=segment_bytes)
         #: Why no spare could be had the last time, and how much room the disk had then.
-        self._refused: OSError | None = None
+        self._refused = OSError(ENOSPC, "No space left on device")
         self._refused_free_bytes = -1
         self._rolls: list[Roll] = []
         self._removals: list[Removal] = []
@@ -212,14 +212,17 @@ class SegmentWriter:
         Raises Overloaded, Closed; nothing happened then.
         """
         self._check_ready()
+        if need > OFFSET_MAX // 2:
+            raise Invalid(f"{need} bytes in one append are more than a segment can hold")
         fits = self._end + need <= self._capacity - self._own_bytes
         kept = self._kept if fits else self._kept + 1
-        least = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
+        least = self._reclaim_bytes
+        if not (urgent or reclaim):
+            least = max(least, self._room_for(HEAD_BYTES + need))
         try:
             self._refill(kept, least=least)
             if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
                 if not (reclaim and self._grow(need)):
-                    assert self._refused is not None
                     raise no_room(self._refused)
             elif not fits:
                 self._roll(need)
@@ -302,7 +305,6 @@ class SegmentWriter:
 
     def _append_seal(self) -> None:
         if self.crowded and self._end + HEADER_BYTES > self._capacity:
-            assert self._refused is not None
             raise no_room(self._refused)  # The room that is kept is for acks and for reclaiming.
         self._append_own(KIND_SEAL, b"")
         self._sealed_at = self._base + self._end
@@ -319,8 +321,6 @@ class SegmentWriter:
         preamble = () if self.preamble is None else self.preamble()
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
         size = HEAD_BYTES + need + self._own_bytes
-        if size > OFFSET_MAX:
-            raise Invalid(f"{need} bytes in one append are more than a segment can hold")
         spare = self._take_spare(size)
         try:
             head = self._begin(spare)
