@@ -242,6 +242,9 @@ async def test_a_write_counts_until_it_is_durable():
         def reached(self, batch: int, level: int) -> bool:
             return False
 
+        def abandon(self, reply: object) -> None:
+            """Nothing is held for a caller here."""
+
         def plan(self) -> None:
             """Nothing is appended here."""
 

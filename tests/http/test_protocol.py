@@ -310,6 +310,9 @@ class SlowGate:
             raise Indeterminate("the log has failed")
         return self.there
 
+    def abandon(self, reply: object) -> None:
+        """Nothing is held for a caller here."""
+
     def plan(self) -> None:
         """Nothing is appended here."""
 

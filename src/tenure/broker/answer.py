@@ -31,6 +31,9 @@ class Gate(Protocol):
     def reached(self, batch: int, level: int) -> bool:
         """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
 
+    def abandon(self, reply: object) -> None:
+        """A caller went away while it awaited this reply."""
+
     def plan(self) -> None:
         """Something was appended: see that it is written."""
 
@@ -53,5 +56,9 @@ class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
     def __await__(self) -> Generator[Any, None, T]:
         gate, level = self.gate, self.level
         if level and gate is not None and not gate.reached(self.batch, level):
-            yield from gate.wait(self.batch, level)
+            try:
+                yield from gate.wait(self.batch, level)
+            except (asyncio.CancelledError, GeneratorExit):
+                gate.abandon(self.reply)
+                raise
         return self.reply

@@ -36,6 +36,7 @@ class Committer:
         self.failed: TenureError | None = None
         self.after_sync: Callable[[], None] = lambda: None
         self.after_failure: Callable[[], None] = lambda: None
+        self.abandon: Callable[[object], None] = lambda _: None
         self._loop = loop
         self._attend = attend
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")

@@ -225,21 +225,29 @@ class Engine:
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
-        if not self._frames and self.gate is not None:  # whatever becomes of the command, this is written
+        frames, state = self._frames, self.state
+        self._frames = frames + 1
+        if not frames and self.gate is not None:  # whatever becomes of the command, this is written
             self.gate.plan()
-        self._frames += 1
-        state = self.state
         if event.__class__ in METERED:
             self.meters.observe(state, event)
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if event.__class__ is Appended:
-            self._note_head(state.by_id[topic_id])
+            if self._heads_batch != self.log.pending_batch:
+                self._close_heads()
+            topic = state.by_id[topic_id]
+            self._heads[topic_id] = topic.head_seq
+            self.touched.add(topic)
             self.appended_bytes += len(event.blobs)
             self.reader.remember(location, event)
         elif event.__class__ is RouterMoved and event.missed and event.dest in state.by_id:
             # The seq that marks the loss for readers of the destination becomes durable as a record does.
-            self._note_head(state.by_id[event.dest])
+            if self._heads_batch != self.log.pending_batch:
+                self._close_heads()
+            dest = state.by_id[event.dest]
+            self._heads[event.dest] = dest.head_seq
+            self.touched.add(dest)
 
     def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
         """The event that appends copies of records the broker moves by itself."""
@@ -274,13 +282,6 @@ class Engine:
             self._frames = 0
             self.log.reserve(self.state.jobs * self.settings.reserve_per_job_bytes)
         return self.log.write()
-
-    def _note_head(self, topic: Topic) -> None:
-        """The head of a topic moved: its records up to there become durable with the batch that is pending."""
-        if self._heads_batch != self.log.pending_batch:
-            self._close_heads()
-        self._heads[topic.id] = topic.head_seq
-        self.touched.add(topic)
 
     def _close_heads(self) -> None:
         """Remember which records joined the batch that is over; a roll may end one in the middle of a turn."""

@@ -19,7 +19,7 @@ from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.stream_leases import StreamLeases
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.unsynced import UnsyncedClaims
-from tenure.broker.waiting import Asked, WrittenClaim
+from tenure.broker.waiting import Asked
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 from tenure.errors import Closed, Overloaded, TenureError
@@ -41,6 +41,7 @@ class Pump:
         )
         self.committer = engine.gate = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
+        self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
             engine, self.alarms, on_time_passed=self.tell_ended, attend_later=self._attend_later
         )
@@ -71,9 +72,9 @@ class Pump:
 
     def check_writable(self) -> None:
         """Raise Closed once the broker is, or once its disk has failed: no claim is answered with nothing then."""
-        self.check_open()
-        if self.engine.log.failed is not None:
-            raise read_only(self.engine.log.failed)
+        failed = self.engine.log.failed
+        if self._closed or failed is not None:
+            raise closing() if failed is None else read_only(failed)
 
     def _on_failure(self) -> None:
         """The disk has failed: nothing will come for those who wait."""
@@ -137,12 +138,14 @@ class Pump:
     def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
         """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
         self.settle()
-        claim, level = answer.reply, answer.level
-        if not claim.lease or level == Level.NOW:
-            return answer
-        if level == Level.SYNCED:
+        if answer.level == Level.SYNCED and answer.reply.lease:
             return self._unsynced.answer(answer)
-        return WrittenClaim(claim, answer.batch, level, answer.gate, self.give_back)
+        return answer
+
+    def _abandon(self, reply: object) -> None:
+        """A caller went away while it awaited its answer: a claim is given back."""
+        if isinstance(reply, Claim):
+            self.give_back(reply)
 
     def give_back(self, claim: Claim) -> None:
         """Give back what a caller was about to get. What cannot be given back runs out by itself."""
@@ -206,7 +209,10 @@ class Pump:
         if engine.state.ended:
             self.tell_ended()
         if engine.touched:
-            self._attend()
+            if self.coordinator.waiting or self.readings or engine.state.routers_from:
+                self._attend()
+            else:
+                engine.touched.clear()
         engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
@@ -217,14 +223,7 @@ class Pump:
         Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
         longer than one pass.
         """
-        touched, waits = (
-            self.engine.touched,
-            self.engine.state.routers_from or self.readings or self.coordinator.waiting,
-        )
-        if not waits:
-            touched.clear()
-            return
-        attended: set[Topic] = set()
+        touched, attended = self.engine.touched, set[Topic]()
         while touched:
             topic = touched.pop()
             if topic in attended or topic in self.coordinator.resting:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +22,7 @@ from tenure.settings import Settings
 if TYPE_CHECKING:
     from tenure.broker.pump import Pump
 
-__all__ = ["Asked", "ClaimWaiter", "Waiting", "WrittenClaim"]
+__all__ = ["Asked", "ClaimWaiter", "Waiting"]
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -143,20 +142,3 @@ class Waiting(Pending[Claim]):
 
     def _abandon(self) -> None:
         self._waiter.abandon()
-
-
-class WrittenClaim(Answer[Claim], frozen=True, eq=False, gc=False):
-    """A claim that is answered once it is written. Cancelling it while it is awaited gives back what it holds."""
-
-    give_back: Callable[[Claim], None] | None = None
-
-    def __await__(self) -> Generator[Any, None, Claim]:
-        gate = self.gate
-        if gate is not None and not gate.reached(self.batch, self.level):
-            try:
-                yield from gate.wait(self.batch, self.level)
-            except (asyncio.CancelledError, GeneratorExit):
-                assert self.give_back is not None
-                self.give_back(self.reply)
-                raise
-        return self.reply

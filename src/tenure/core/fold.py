@@ -36,7 +36,7 @@ from tenure.core.events import (
 )
 from tenure.core.idempotency import KeyWindow
 from tenure.core.marks import ClientMarks
-from tenure.core.piece import add_frame, replace_frames
+from tenure.core.piece import WidePiece, add_frame, replace_frames
 from tenure.core.queue import IDLE, Queue
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.removal import remove
@@ -112,7 +112,13 @@ def _appended(state: State, event: Appended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     size = len(event.blobs)
     pieces = topic.pieces if topic is not None else state.orphan(event.topic).pieces
-    if add_frame(pieces, event.first_seq, location, size, event.at):
+    piece = pieces[-1] if pieces else None
+    if piece.__class__ is WidePiece and piece.segment == location >> 32:  # as `add_frame` does; most appends end here
+        piece.firsts.append(event.first_seq)
+        piece.offsets.append(location & 0xFFFFFFFF)
+        piece.sizes.append(size)
+        piece.times.append(event.at)
+    elif add_frame(pieces, event.first_seq, location, size, event.at):
         state.note_holder(location >> 32, event.topic)
     if topic is None:
         return

@@ -135,9 +135,9 @@ def add_frame(pieces: list[Piece], first_seq: int, location: int, size: int, tim
         piece.offsets.append(location & 0xFFFFFFFF)
         piece.sizes.append(size)
         piece.times.append(time_ms)
-    else:
-        columns = zip(_columns(piece), (first_seq, location & 0xFFFFFFFF, size, time_ms), strict=True)
-        pieces[-1] = make_piece(piece.segment, [[*column, value] for column, value in columns])
+        return False
+    columns = zip(_columns(piece), (first_seq, location & 0xFFFFFFFF, size, time_ms), strict=True)
+    pieces[-1] = make_piece(piece.segment, [[*column, value] for column, value in columns])
     return False
 
 
