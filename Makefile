@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
+.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -43,6 +43,9 @@ pytest: $(READY)
 
 test-full: lint types ## As test, with the long suites and many more examples
 	$(BIN)/pytest -n $(JOBS) --dist load -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+
+lives: $(READY) ## Live random lives of a broker until one goes wrong (ARGS="--seconds 1800 --seed 1")
+	$(BIN)/python -m tests.lives $(ARGS)
 
 test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
 	@:
