@@ -124,7 +124,8 @@ def check_claim(claim: Claim, witness: Witness, promises: Promises, *, topic_id:
             raise Anomaly(
                 "deliveries", f"seq {stored.seq} of {claim.topic}: {said} are told, {job.deliveries} happened"
             )
-        promises.make(job.set_by, level)
+        if known.configured_by < job.set_by:  # else it was answered as another config asked for
+            promises.make(job.set_by, level)
         if known.config.durability == "fsync":
             promises.make(job.born, FSYNC)
 

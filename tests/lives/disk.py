@@ -83,7 +83,7 @@ class LifeDisk(SimDisk):
 
     def heal(self) -> None:
         """Flip everything back: a process that starts on damage refuses to, and a life should go on."""
-        for name, bit, decayed in self.flips:
+        for name, bit, decayed in reversed(self.flips):  # one byte may have been hit twice
             content = self.content(name) if name in self._inodes else b""
             if content[bit >> 3 : (bit >> 3) + 1] == bytes((decayed,)):  # else something was written over it
                 self.flip_bit(name, bit)

@@ -63,6 +63,8 @@ class _Topic(msgspec.Struct):
     config: TopicConfig
     jobs: dict[int, Job] = {}
     head: int = 0
+    #: The index of the event that set the config.
+    configured_by: int = 0
 
     @property
     def deliveries_max(self) -> int:
@@ -123,6 +125,7 @@ class Witness:
                     self.topics[event.topic] = _Topic(event.name, event.config, {})
                 else:
                     self.topics[event.topic].config = event.config
+                self.topics[event.topic].configured_by = len(self.noted) - 1
             case e.TopicDeleted():
                 del self.topics[event.topic]
             case e.RouterMoved() if event.missed and event.dest in self.topics:

@@ -261,8 +261,8 @@ class SegmentWriter:
 
     def _measure(self) -> None:
         """Find the room that emptying the largest segment may take."""
-        used = [head.previous_end for head in self._heads[1:]]
-        self._reclaim_bytes = max(self._segment_bytes, self._room_for(max(used, default=0)), self._room_for(self._end))
+        used = max([self._capacity, *(head.previous_end for head in self._heads[1:])])
+        self._reclaim_bytes = max(self._segment_bytes, self._room_for(used))
 
     def _grow(self, need: int) -> bool:
         """Make the segment longer where the disk has room for that, if not for another segment."""
