@@ -27,6 +27,7 @@ _BUSY = (
     *("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"),
     *("CommitFailedException", "not append, dynamic overwrite, or fast-forward"),
 )
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _REASON_CHARS_MAX = 500
 
 
@@ -36,10 +37,18 @@ def condition_of(error: Exception) -> str:
     return str(ask() or "") if ask is not None else ""
 
 
+def _reason(text: str) -> str:
+    """What an error says in front of Java's stack, and the innermost cause where only the stack names it."""
+    said, causes = text.partition("\n\tat ")[0].strip(), _CAUSE.findall(text)
+    if not causes or causes[-1] in said:
+        return said[:_REASON_CHARS_MAX]
+    return f"{said[: _REASON_CHARS_MAX // 2]}; caused by {causes[-1][: _REASON_CHARS_MAX // 2]}"
+
+
 def _refusal(error: Exception, commit: Commit) -> TenureError:
     """The error to raise where a write failed and the marker says that the table does not hold the commit."""
     text = str(error)
-    reason = text.partition("\n\tat ")[0].strip()[:_REASON_CHARS_MAX]  # without Java's stack
+    reason = _reason(text)
     if any(sign in condition_of(error) or sign in text for sign in _BUSY):
         return Overloaded(f"another writer changed the table while {commit} was written", code="table_busy")
     if _OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__} or _OF_A_VALUE.search(text):
