@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tenure import Broker
+from tenure import Broker, Record
 from tenure.broker.coordinator import Coordinator
 from tenure.broker.line import Line
 from tenure.core.claim import LETTERS_MAX
@@ -197,3 +197,23 @@ async def test_what_was_meant_for_a_repeat_goes_to_others_who_wait(broker: Broke
     await turn()
     assert [claim.result().seqs for claim in same] == [[1]] * 3
     assert (other.done(), last.done()) == (True, True)
+
+
+async def test_a_queue_whose_last_waiter_left_with_dead_letters_serves_the_next(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=1, lease_ms=1000, max_deliveries=1, dead_letter="dead", claim_jitter_ms=10)
+    dies = await start(broker.claim("q", node="dies"))
+    clock.advance(10)
+    await turn()
+    assert dies.result().seqs == [1]
+    first = await start(broker.claim("q", node="w", wait_ms=30_000))
+    await broker.produce("q", [Record(data=b"2", delay_ms=1001)])
+    clock.advance(1001)  # one job is poison, the other due: the pass buries one, hands out the other, and rests
+    await turn()
+    assert (first.result().seqs, numbers(broker)["dead_lettered"]) == ([2], 1)
+    await broker.produce("q", [b"3"])
+    second = await start(broker.claim("q", node="w", wait_ms=20_000))
+    clock.advance(10)
+    await turn()
+    assert second.result().seqs == [3]

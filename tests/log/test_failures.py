@@ -348,6 +348,16 @@ def test_the_room_kept_to_reclaim_in_takes_the_largest_segment() -> None:
     assert not [name for name in disk.names() if name == segment_name(1)]
 
 
+def test_the_room_to_reclaim_in_is_there_from_the_roll_behind_a_large_segment_on() -> None:
+    """The disk may be full from any moment on, also right after a roll."""
+    disk, model = SimDisk(11), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"o" * 4000)])
+    while len(log.segments()) < 3:
+        model.append(log, [(20, 1, b"f" * 300)])
+    assert min(log._spares.sizes()) > 4000
+
+
 def test_what_reclaims_space_may_use_the_last_bytes_of_a_disk() -> None:
     """Fault 12: a disk without room for another segment may still have some for a longer one."""
     disk, model = SimDisk(9, capacity_bytes=2048 + 300), Model()
