@@ -113,7 +113,7 @@ import sys
 def test_it():
     loaded = {name for name in sys.modules if name.startswith("tenure.")}
     rooms = {name.split(".")[1] for name in loaded}
-    assert "reach" in rooms and not rooms & {"broker", "client", "http", "log", "worker"}
+    assert "server_guard" in rooms and not rooms & {"broker", "client", "http", "log", "worker"}
 """
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tenure.reach import guarded
+from tenure.server_guard import guarded
 
 if TYPE_CHECKING:
     from tenure.testing import AppTester, BlockingAppTester, HandlerContext, ManualClock

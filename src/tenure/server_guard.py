@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["check_reach", "guarded"]
+__all__ = ["check_server", "guarded"]
 
 _guards: list[Callable[[str], None]] = []
 
 
-def check_reach(url: str) -> None:
+def check_server(url: str) -> None:
     """Raise what a guard raises for this address; without a guard, return."""
     for guard in _guards:
         guard(url)
