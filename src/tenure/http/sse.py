@@ -39,7 +39,7 @@ RETRY: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": hb\n\n"
 MEDIA_TYPE: Final = b"text/event-stream"
 
-_HEADERS: Final[Headers] = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+_HEADERS: Final[Headers] = [(b"x-accel-buffering", b"no")]
 _PIECE_BYTES: Final = 256 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _END_LETTERS: Final = {b"\n": b"n", b"\r": b"r", b"\r\n": b"c"}

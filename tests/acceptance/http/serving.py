@@ -121,9 +121,7 @@ class Serving:
         """A client that ignores what the environment says about proxies, and loads no certificates."""
         return httpx.Client(base_url=self.address, trust_env=False, verify=False, timeout=PATIENCE_S, **options)
 
-    def call(
-        self, method: str, path: str, body: Any = None, *, key: str = "", accept: str = "*/*"
-    ) -> httpx.Response:
+    def call(self, method: str, path: str, body: Any = None, *, key: str = "", accept: str = "*/*") -> httpx.Response:
         """One request on a connection of its own."""
         headers = {"accept": accept} | ({"authorization": f"Bearer {key}"} if key else {})
         options: dict[str, Any] = {}

@@ -54,7 +54,9 @@ def test_fault_31_a_silent_worker_holds_no_more_than_its_depth_and_gives_back_wh
         return sum(job["node"] == "silent" for job in jobs)
 
     with Bare(server) as peer:
-        peer.send(b"GET /v0/topics/q/work?node=silent&max=3 HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n\r\n")
+        peer.send(
+            b"GET /v0/topics/q/work?node=silent&max=3 HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n\r\n"
+        )
         until(lambda: server.queue("q")["in_flight"] == 3, "it is given its depth")
         busy = server.ok("POST", "/v0/topics/q/claim", {"node": "busy", "max": 10, "lease_ms": 3_600_000})
         assert [job["$seq"] for job in busy["claimed"]] == [4, 5, 6, 7, 8, 9, 10], "the others get the rest"
