@@ -17,7 +17,7 @@ BODILESS = frozenset({204, 304})
 """Statuses that never have a body."""
 
 _GUARDS: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-"""Sent with every response that does not say otherwise: answers hold payloads, and none of them is a page or a script."""
+"""Sent with every response that does not say otherwise: answers hold payloads, and none is a page or a script."""
 _GUARD_LINES = b"".join(b"%b: %b\r\n" % pair for pair in _GUARDS)
 _LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")
