@@ -27,6 +27,7 @@ from tenure.http import openapi
 from tenure.http.app import App, Call, Route
 from tenure.http.auth import Gatekeeper
 from tenure.http.context import Context
+from tenure.http.exposure import exposed
 from tenure.http.hosts import HostCheck, is_loopback
 from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.logs import log_request
@@ -140,6 +141,7 @@ class Service:
             limits=settings.limits,
             ssl_context=_tls(settings) if settings.tls_cert else None,
         )
+        self._warn_of_exposure()
         if not self.gate.ring:
             reach = "this machine" if is_loopback(settings.host) else "the network"
             log.warning("there are no keys: everybody on %s may do everything", reach)
@@ -168,7 +170,12 @@ class Service:
             log.error("the keys stay as they were: %s", error.message)
             return
         self.gate.replace(ring)
+        self._warn_of_exposure()
         log.info("the keys were read again", extra={"keys": len(ring.keys)})
+
+    def _warn_of_exposure(self) -> None:
+        for warning in exposed(self.settings):
+            log.warning("%s", warning)
 
     @property
     def failed(self) -> bool:
