@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -10,7 +12,7 @@ from tests.http.wire_support import serving, talk
 
 
 @pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
-def versions(request: pytest.FixtureRequest) -> dict[str, bool]:
+def versions(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"http1": request.param == "HTTP/1.1", "http2": request.param == "HTTP/2"}
 
 
@@ -29,7 +31,7 @@ def versions(request: pytest.FixtureRequest) -> dict[str, bool]:
     ],
 )
 async def test_no_answer_is_stored_or_sniffed(
-    address: str, versions: dict[str, bool], method: str, target: str, status: int
+    address: str, versions: dict[str, Any], method: str, target: str, status: int
 ) -> None:
     async with httpx.AsyncClient(base_url=address, **versions) as client:
         answer = await client.request(method, target)
@@ -38,7 +40,7 @@ async def test_no_answer_is_stored_or_sniffed(
     assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-async def test_no_stream_is_stored_or_sniffed(address: str, versions: dict[str, bool]) -> None:
+async def test_no_stream_is_stored_or_sniffed(address: str, versions: dict[str, Any]) -> None:
     async with httpx.AsyncClient(base_url=address, **versions) as client:
         await client.put("/v0/topics/q", json={"type": "queue"})
         async with client.stream("GET", "/v0/topics/q/work?node=w", headers=SSE) as answer:
@@ -47,7 +49,7 @@ async def test_no_stream_is_stored_or_sniffed(address: str, versions: dict[str, 
             assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-async def test_a_file_of_the_console_may_be_kept_and_asked_about(address: str, versions: dict[str, bool]) -> None:
+async def test_a_file_of_the_console_may_be_kept_and_asked_about(address: str, versions: dict[str, Any]) -> None:
     async with httpx.AsyncClient(base_url=address, **versions) as client:
         for headers in ({}, {"if-none-match": (await client.get("/")).headers["etag"]}):
             answer = await client.get("/", headers=headers)

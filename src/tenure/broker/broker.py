@@ -378,10 +378,14 @@ class Broker:
         self._pump.check_open()
         return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config))
 
-    def delete_topic(self, topic: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
-        """Delete a topic with its records, and the routers at either end."""
+    def delete_topic(
+        self, topic: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
+    ) -> Answer[tuple[bool, list[str]]]:
+        """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
+        change: Denied where one of those routers has another.
+        """
         self._pump.check_open()
-        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty))
+        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty, reaches=reaches))
 
     def put_router(
         self,
@@ -427,10 +431,15 @@ class Broker:
         dest: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> Page:
-        """Routers by name, those between the given topics only."""
+        """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
+        router with another is left out.
+        """
         self._pump.check_open()
-        return routing.list_routers(self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor)
+        return routing.list_routers(
+            self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches
+        )
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 
 from tenure.broker.answer import Answer, Level
@@ -101,15 +102,17 @@ def list_routers(
     dest: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
+    reaches: Callable[[str], bool] | None = None,
 ) -> Page:
-    """Routers by name, those between the given topics only."""
+    """Routers by name, those between the given topics only, and those that the caller reaches."""
     limit, prefix, after = clamp_limit(limit, engine.settings), check_prefix(prefix), after_name(cursor)
     state = engine.state
     routers = state.routers.values() if source is None else state.routers_from.get(check_prefix(source, "source"), [])
     if dest is not None:
         check_prefix(dest, "dest")
+    wanted = (r for r in routers if r.name > after and r.name.startswith(prefix) and (dest is None or r.dest == dest))
     chosen = sorted(
-        (r for r in routers if r.name > after and r.name.startswith(prefix) and (dest is None or r.dest == dest)),
+        (r for r in wanted if reaches is None or r.within(reaches)),
         key=lambda router: router.name,
     )
     return Page(list(map(copy, chosen[:limit])), cursor_of(chosen[limit - 1].name) if len(chosen) > limit else None)

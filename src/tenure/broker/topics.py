@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tenure.broker.answer import Answer, Level
@@ -20,7 +20,7 @@ from tenure.core.piece import find
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
-from tenure.errors import Conflict, Corrupt
+from tenure.errors import Conflict, Corrupt, Denied
 
 __all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "topic_info"]
 
@@ -134,9 +134,11 @@ def list_topics(engine: Engine, *, prefix: str = "", limit: int = 100, cursor: s
     return Page(found[:limit], cursor_of(found[limit - 1]) if more else None)
 
 
-def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
+def delete_topic(
+    engine: Engine, name: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
+) -> Answer[tuple[bool, list[str]]]:
     """Delete a topic, its records and the routers at either end; the reply says whether it was there and which
-    routers went.
+    routers went. Raises Denied where a router would go that the caller does not reach, and Conflict by ``if_empty``.
     """
     check_topic_name(name)
     check_flag(if_empty, "if_empty")
@@ -148,7 +150,13 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer
         evict_over_ttl(engine, topic, now)
         if topic.count:
             raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
-    removed = sorted(r.name for r in engine.state.routers.values() if name in (r.source, r.dest))
+    attached = [router for router in engine.state.routers.values() if name in (router.source, router.dest)]
+    if reaches is not None and not all(router.within(reaches) for router in attached):
+        raise Denied(
+            "routers that the caller does not reach are attached to this topic and would go with it: "
+            "have them deleted first, or use a key that reaches them"
+        )
+    removed = sorted(router.name for router in attached)
     events: list[tuple[Event, int]] = [(RouterDeleted(now, router), 0) for router in removed]
     batch = engine.commit_all(*events, (TopicDeleted(now, topic.id), topic.id), urgent=True)
     engine.touched.add(topic)
