@@ -325,6 +325,11 @@ class Engine:
         """The whole state as bytes; valid for the log's position at this moment, once that is synced."""
         return dump_checkpoint(self.state)
 
+    def keys_held(self, name: str) -> int:
+        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        topic = self.state.find(name)
+        return 0 if topic is None else self.state.expire_keys_of(topic, self.now())
+
     def sorted_names(self) -> list[str]:
         """The names of all topics in order; sorted again only after one came or went."""
         topics = self.state.topics

@@ -10,7 +10,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
-from tenure.broker.room import check_new_topic, check_topic_room
+from tenure.broker.room import Share, check_new_topic, check_topic_room
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
 from tenure.core.matching import parse_match
@@ -35,6 +35,7 @@ def put_router(
     create_dest: bool = True,
     filter: object = None,
     allow_cycle: bool = False,
+    share: Share | None = None,
 ) -> Answer[tuple[Router, bool]]:
     """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
     check_router_name(name)
@@ -52,6 +53,8 @@ def put_router(
     limit = engine.settings.routers_max
     if known is None and limit and len(engine.state.routers) >= limit:
         raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
+    if known is None and share is not None:
+        share.take_router(name)
     topic = engine.state.topics.get(source)
     cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
     now = engine.now()

@@ -11,9 +11,9 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
-from tenure.broker.room import check_new_topic
+from tenure.broker.room import Share, check_new_topic, read_config
 from tenure.core.claim import ack_holes, ready_count
-from tenure.core.config import as_dict, parse_config
+from tenure.core.config import as_dict
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.names import check_topic_name
 from tenure.core.piece import find
@@ -27,14 +27,16 @@ __all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "
 _MINUTE_MS = 60_000
 
 
-def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Answer[tuple[TopicInfo, bool]]:
+def put_topic(
+    engine: Engine, name: str, config: Mapping[str, Any], *, share: Share | None = None
+) -> Answer[tuple[TopicInfo, bool]]:
     """Create a topic or replace its config; the second part of the reply says which. The type never changes."""
     check_topic_name(name)
     topic = engine.state.topics.get(name)
-    parsed = parse_config(config, existing=topic.config if topic is not None else None, topic=name)
+    parsed = read_config(engine, config, topic=name, existing=topic.config if topic is not None else None)
     now = engine.now()
     if topic is None:
-        check_new_topic(engine, name)
+        check_new_topic(engine, name, share=share)
         topic_id = engine.state.next_topic_id
     else:
         topic_id = topic.id

@@ -36,6 +36,7 @@ from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
+from tenure.http.shares import Shares
 
 __all__ = ["Service", "load_keys"]
 
@@ -78,6 +79,7 @@ class Service:
             streams_per_key_max=settings.streams_per_key_max,
             streams_max=settings.streams_max,
         )
+        self.shares = self.context.shares = Shares(settings, several=lambda: len(self.gate.ring.keys) > 1)
         routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
         self.app = App(self.context, routes, admit=self._admit, track=self.gate.track, observe=self._observe)
         self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
@@ -170,6 +172,7 @@ class Service:
             log.error("the keys stay as they were: %s", error.message)
             return
         self.gate.replace(ring)
+        self.shares.keep(ring.keys)
         self._warn_of_exposure()
         log.info("the keys were read again", extra={"keys": len(ring.keys)})
 

@@ -138,7 +138,7 @@ def test_fault_49_jobs_in_flight_and_jobs_at_all_are_capped(serve: Serve) -> Non
 
 
 def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others_go_on(serve: Serve) -> None:
-    settings = {"streams_per_key_max": 2, "watch_sessions_max": 2, "requests_per_key_max": 2}
+    settings = {"streams_per_key_max": 2, "watch_sessions_max": 8, "requests_per_key_max": 2}
     server = serve(keys=KEYS, settings=settings)
     server.ok("PUT", "/v0/topics/red.q", {"type": "queue"}, key=RED)
     server.ok("PUT", "/v0/topics/blue.q", {"type": "queue"}, key=BLUE)
@@ -167,6 +167,7 @@ def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others
         server.ok("POST", "/v0/watch", {"topics": {"red.q": {}}}, key=RED)
     status, code, _ = refused(server, "POST", "/v0/watch", {"topics": {"red.q": {}}}, key=RED)
     assert (status, code) == (429, "throttled")
+    server.ok("POST", "/v0/watch", {"topics": {"blue.q": {}}}, key=BLUE)
 
 
 def test_fault_49_connections_are_capped(serve: Serve) -> None:

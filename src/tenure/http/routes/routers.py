@@ -17,6 +17,7 @@ from tenure.http.queue_render import listed
 from tenure.http.reach import check_router, masked_cycle
 from tenure.http.render import Stopwatch, reply
 from tenure.http.schemas import RouterBody
+from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
@@ -41,6 +42,7 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
             create_dest=body.create_dest,
             filter=body.filter,
             allow_cycle=body.allow_cycle,
+            share=share_of(context, call),
         )
     except Conflict as conflict:
         raise masked_cycle(call, conflict) from None

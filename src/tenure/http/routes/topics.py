@@ -18,6 +18,7 @@ from tenure.http.query import Query
 from tenure.http.reach import shown_config, visible_names
 from tenure.http.render import Stopwatch, reply
 from tenure.http.schemas import ConfigBody, config_fields
+from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
@@ -31,7 +32,7 @@ def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
     config = _config.read(request)
     if config.dead_letter is not None:
         check_name(call, config.dead_letter)
-    answer = context.broker.put_topic(call.names["topic"], config_fields(config))
+    answer = context.broker.put_topic(call.names["topic"], config_fields(config), share=share_of(context, call))
     watch = Stopwatch(answer)
 
     def render(answered: tuple[TopicInfo, bool]) -> Response:
