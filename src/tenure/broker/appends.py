@@ -12,7 +12,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
 from tenure.broker.replies import Produced
-from tenure.broker.room import Share, check_broker_room, check_new_topic, check_topic_room, read_config
+from tenure.broker.room import Share, check_broker_room, check_new_topic, check_share, check_topic_room, read_config
 from tenure.core.config import DEFAULTS, TopicConfig
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
@@ -45,6 +45,8 @@ def produce(
     """
     state = engine.state
     topic = state.find(name)
+    if share is not None:
+        check_share(share)
     alone = records[0] if records.__class__ is list and len(records) == 1 and node is None else None
     if alone.__class__ is bytes and len(alone) <= engine.settings.record_bytes_max:  # most puts are this plain
         batch = Batch(Packed(1, b"", alone, True))

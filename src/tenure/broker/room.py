@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.broker.engine import Engine
 from tenure.core.config import TopicConfig, bounded, parse_config
-from tenure.core.names import check_topic_name
+from tenure.core.names import check_topic_name, shown
 from tenure.core.topic import Topic
-from tenure.errors import Overloaded
+from tenure.errors import Invalid, Overloaded
 
-__all__ = ["Share", "check_broker_room", "check_new_topic", "check_topic_room", "read_config"]
+__all__ = ["Share", "check_broker_room", "check_new_topic", "check_share", "check_topic_room", "read_config"]
 
 
-class Share(Protocol):
+class Share(ABC):
     """How much one caller may use up of the limits that all callers share.
 
     Asked when a limit as such leaves room; each method raises Overloaded where the share does not. What was taken may
     still fail for another reason, so a share may count too much and never too little.
     """
 
+    __slots__ = ()
+
+    @abstractmethod
     def take_topic(self, name: str) -> None:
         """A topic of this name is about to be created."""
 
+    @abstractmethod
     def take_router(self, name: str) -> None:
         """A router of this name is about to be created."""
 
+    @abstractmethod
     def take_key(self, topic: str) -> None:
         """A topic is about to remember one more idempotency key."""
+
+
+def check_share(share: object) -> None:
+    """Raise Invalid for what is neither a share nor None."""
+    if share is not None and not isinstance(share, Share):
+        raise Invalid(f"share must be a Share or None; got {shown(share)}")
 
 
 def read_config(

@@ -10,7 +10,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
-from tenure.broker.room import Share, check_new_topic, check_topic_room
+from tenure.broker.room import Share, check_new_topic, check_share, check_topic_room
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
 from tenure.core.matching import parse_match
@@ -18,7 +18,7 @@ from tenure.core.names import check_router_name, check_topic_name
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag
+from tenure.core.values import check_flag, check_reaches
 from tenure.errors import Closed, Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
@@ -47,6 +47,7 @@ def put_router(
     check_flag(preserve_tag, "preserve_tag")
     check_flag(create_dest, "create_dest")
     check_flag(allow_cycle, "allow_cycle")
+    check_share(share)
     rule = _rule(filter, bytes_max=engine.settings.tag_bytes_max)
     known = engine.state.routers.get(name)
     _check_cycle(engine, name, source, dest, allow_cycle=allow_cycle)
@@ -109,6 +110,7 @@ def list_routers(
 ) -> Page:
     """Routers by name, those between the given topics only, and those that the caller reaches."""
     limit, prefix, after = clamp_limit(limit, engine.settings), check_prefix(prefix), after_name(cursor)
+    check_reaches(reaches)
     state = engine.state
     routers = state.routers.values() if source is None else state.routers_from.get(check_prefix(source, "source"), [])
     if dest is not None:

@@ -11,7 +11,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
-from tenure.broker.room import Share, check_new_topic, read_config
+from tenure.broker.room import Share, check_new_topic, check_share, read_config
 from tenure.core.claim import ack_holes, ready_count
 from tenure.core.config import as_dict
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
@@ -19,7 +19,7 @@ from tenure.core.names import check_topic_name
 from tenure.core.piece import find
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag
+from tenure.core.values import check_flag, check_reaches
 from tenure.errors import Conflict, Corrupt, Denied
 
 __all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "topic_info"]
@@ -32,6 +32,7 @@ def put_topic(
 ) -> Answer[tuple[TopicInfo, bool]]:
     """Create a topic or replace its config; the second part of the reply says which. The type never changes."""
     check_topic_name(name)
+    check_share(share)
     topic = engine.state.topics.get(name)
     parsed = read_config(engine, config, topic=name, existing=topic.config if topic is not None else None)
     now = engine.now()
@@ -144,6 +145,7 @@ def delete_topic(
     """
     check_topic_name(name)
     check_flag(if_empty, "if_empty")
+    check_reaches(reaches)
     topic = engine.state.topics.get(name)
     if topic is None:
         return Answer((False, []), 0, Level.NOW, engine.gate)

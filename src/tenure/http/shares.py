@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from tenure.broker.broker import Broker
+from tenure.broker.room import Share
 from tenure.errors import Overloaded
 from tenure.http.app import Call
 from tenure.http.context import Context
@@ -82,7 +83,7 @@ class Tally:
         self._held = sum(self._taken.values())
 
 
-class KeyShare:
+class KeyShare(Share):
     """The share of one key, as the broker asks for it. Every method raises Overloaded where it is used up."""
 
     __slots__ = ("_keys", "_percent", "_routers", "_topics", "key")
