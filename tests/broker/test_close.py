@@ -75,6 +75,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "meters": lambda b: b.meters("q"),
     "topic": lambda b: b.topic("q"),
     "topics": lambda b: b.topics(),
+    "idempotency_keys": lambda b: b.idempotency_keys("q"),
     "events": lambda b: b.events(),
     "pin": lambda b: b.pin(1),
     "mark_time": lambda b: b.mark_time(),

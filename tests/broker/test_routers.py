@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, Conflict, Invalid, NotFound, Overloaded, Record, Settings
+from tenure import Broker, Conflict, Denied, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
@@ -336,3 +336,15 @@ async def test_a_router_that_was_behind_catches_up_when_the_broker_opens(clock: 
     async with await Broker.open(killed, clock=clock) as broker:
         await turn()
         assert datas(await read(broker, "b")) == [b"1"]
+
+
+async def test_a_topic_is_not_deleted_with_routers_that_the_caller_does_not_reach(broker: Broker) -> None:
+    await broker.put_topic("a.q")
+    await broker.put_router("a.own", source="a.q", dest="a.copy")
+    await broker.put_router("b.in", source="b.q", dest="a.q")
+    with pytest.raises(Denied):
+        await broker.delete_topic("a.q", reaches=lambda name: name.startswith("a."))
+    assert [router.name for router in broker.routers().items] == ["a.own", "b.in"]
+    assert [router.name for router in broker.routers(reaches=lambda name: name.startswith("a.")).items] == ["a.own"]
+    await broker.delete_router("b.in")
+    assert await broker.delete_topic("a.q", reaches=lambda name: name.startswith("a.")) == (True, ["a.own"])

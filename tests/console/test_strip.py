@@ -15,7 +15,8 @@ from tests.http.serving import Running, environment
 WORKER = """
 import sys, urllib.request
 
-for line in urllib.request.urlopen(sys.argv[1]):
+request = urllib.request.Request(sys.argv[1], headers={"accept": "text/event-stream"})
+for line in urllib.request.urlopen(request):
     print(line, flush=True)
 """
 SHOWS = """(jobs) => {

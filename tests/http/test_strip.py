@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.http.conftest import Site
 from tests.http.streaming import Listener, gatekeeper
+from tests.http.test_work import SSE
 
 
 async def fill(site: Site, count: int) -> None:
@@ -15,7 +16,7 @@ async def fill(site: Site, count: int) -> None:
 
 
 async def rows_after(site: Site, event_id: str, count: int) -> list[dict[str, Any]]:
-    reply = await site.get("/v0/topics/q/events", headers={"last-event-id": event_id})
+    reply = await site.get("/v0/topics/q/events", headers=SSE | {"last-event-id": event_id})
     stream = Listener(reply.response)
     try:
         return [event["data"] for event in await stream.events(count)]

@@ -20,7 +20,7 @@ from tenure.core.names import check_reason, shown
 from tenure.core.ranges import each, to_runs
 from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_seqs, check_whole
+from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded
 
 __all__ = ["dead_letter", "park", "redrive"]
@@ -132,8 +132,7 @@ def redrive(
     settings = engine.settings
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(reset_deliveries, "reset_deliveries")
-    if reaches is not None and not callable(reaches):
-        raise Invalid(f"reaches must be a function of a topic's name; got {shown(reaches)}")
+    check_reaches(reaches)
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     if reason_like is not None:

@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
-from tenure.broker.engine import Engine
-from tenure.core.config import TopicConfig
-from tenure.core.names import check_topic_name
-from tenure.core.topic import Topic
-from tenure.errors import Overloaded
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["check_broker_room", "check_new_topic", "check_topic_room"]
+from tenure.broker.engine import Engine
+from tenure.core.config import TopicConfig, bounded, parse_config
+from tenure.core.names import check_topic_name, shown
+from tenure.core.topic import Topic
+from tenure.errors import Invalid, Overloaded
+
+__all__ = ["Share", "check_broker_room", "check_new_topic", "check_share", "check_topic_room", "read_config"]
+
+
+class Share(ABC):
+    """How much one caller may use up of the limits that all callers share.
+
+    Asked when a limit as such leaves room; each method raises Overloaded where the share does not. What was taken may
+    still fail for another reason, so a share may count too much and never too little.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take_topic(self, name: str) -> None:
+        """A topic of this name is about to be created."""
+
+    @abstractmethod
+    def take_router(self, name: str) -> None:
+        """A router of this name is about to be created."""
+
+    @abstractmethod
+    def take_key(self, topic: str) -> None:
+        """A topic is about to remember one more idempotency key."""
+
+
+def check_share(share: object) -> None:
+    """Raise Invalid for what is neither a share nor None."""
+    if share is not None and not isinstance(share, Share):
+        raise Invalid(f"share must be a Share or None; got {shown(share)}")
+
+
+def read_config(
+    engine: Engine, given: Mapping[str, Any], *, topic: str, existing: TopicConfig | None = None
+) -> TopicConfig:
+    """The config that a caller asks for, within the limits of this broker. Raises Invalid and Conflict."""
+    settings = engine.settings
+    config = parse_config(given, topic=topic, existing=existing)
+    return bounded(config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max)
 
 
 def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
@@ -37,11 +78,13 @@ def check_broker_room(engine: Engine, size: int) -> None:
         )
 
 
-def check_new_topic(engine: Engine, name: str) -> None:
-    """A topic of this name may be created: the name is legal and there is room for one more."""
+def check_new_topic(engine: Engine, name: str, *, share: Share | None = None) -> None:
+    """A topic of this name may be created: the name is legal, and there is room for one more, also in the share."""
     check_topic_name(name)
     limit = engine.settings.topics_max
     if limit and len(engine.state.topics) >= limit:
         raise Overloaded(
             f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit
         )
+    if share is not None:
+        share.take_topic(name)

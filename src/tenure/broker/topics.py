@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tenure.broker.answer import Answer, Level
@@ -11,30 +11,33 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
-from tenure.broker.room import check_new_topic
+from tenure.broker.room import Share, check_new_topic, check_share, read_config
 from tenure.core.claim import ack_holes, ready_count
-from tenure.core.config import as_dict, parse_config
+from tenure.core.config import as_dict
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.names import check_topic_name
 from tenure.core.piece import find
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag
-from tenure.errors import Conflict, Corrupt
+from tenure.core.values import check_flag, check_reaches
+from tenure.errors import Conflict, Corrupt, Denied
 
 __all__ = ["delete_topic", "list_topics", "meters", "put_topic", "queue_info", "topic_info"]
 
 _MINUTE_MS = 60_000
 
 
-def put_topic(engine: Engine, name: str, config: Mapping[str, Any]) -> Answer[tuple[TopicInfo, bool]]:
+def put_topic(
+    engine: Engine, name: str, config: Mapping[str, Any], *, share: Share | None = None
+) -> Answer[tuple[TopicInfo, bool]]:
     """Create a topic or replace its config; the second part of the reply says which. The type never changes."""
     check_topic_name(name)
+    check_share(share)
     topic = engine.state.topics.get(name)
-    parsed = parse_config(config, existing=topic.config if topic is not None else None, topic=name)
+    parsed = read_config(engine, config, topic=name, existing=topic.config if topic is not None else None)
     now = engine.now()
     if topic is None:
-        check_new_topic(engine, name)
+        check_new_topic(engine, name, share=share)
         topic_id = engine.state.next_topic_id
     else:
         topic_id = topic.id
@@ -134,12 +137,15 @@ def list_topics(engine: Engine, *, prefix: str = "", limit: int = 100, cursor: s
     return Page(found[:limit], cursor_of(found[limit - 1]) if more else None)
 
 
-def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
+def delete_topic(
+    engine: Engine, name: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
+) -> Answer[tuple[bool, list[str]]]:
     """Delete a topic, its records and the routers at either end; the reply says whether it was there and which
-    routers went.
+    routers went. Raises Denied where a router would go that the caller does not reach, and Conflict by ``if_empty``.
     """
     check_topic_name(name)
     check_flag(if_empty, "if_empty")
+    check_reaches(reaches)
     topic = engine.state.topics.get(name)
     if topic is None:
         return Answer((False, []), 0, Level.NOW, engine.gate)
@@ -148,7 +154,13 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer
         evict_over_ttl(engine, topic, now)
         if topic.count:
             raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
-    removed = sorted(r.name for r in engine.state.routers.values() if name in (r.source, r.dest))
+    attached = [router for router in engine.state.routers.values() if name in (router.source, router.dest)]
+    if reaches is not None and not all(router.within(reaches) for router in attached):
+        raise Denied(
+            "routers that the caller does not reach are attached to this topic and would go with it: "
+            "have them deleted first, or use a key that reaches them"
+        )
+    removed = sorted(router.name for router in attached)
     events: list[tuple[Event, int]] = [(RouterDeleted(now, router), 0) for router in removed]
     batch = engine.commit_all(*events, (TopicDeleted(now, topic.id), topic.id), urgent=True)
     engine.touched.add(topic)

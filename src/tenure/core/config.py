@@ -32,6 +32,7 @@ __all__ = [
     "TopicConfig",
     "TopicType",
     "as_dict",
+    "bounded",
     "parse_config",
     "shared",
 ]
@@ -124,6 +125,20 @@ def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig 
             retry_backoff=_backoff(fields.raw("retry_backoff")),
         )
     )
+
+
+def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
+    """Return a config whose durations that hold something for others keep within an operator's limits: clamped, as
+    every duration that is merely extreme.
+    """
+    backoff = config.retry_backoff
+    if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
+        return config
+    if backoff is not None:
+        within = {name: min(getattr(backoff, name), backoff_ms_max) for name in ("min_ms", "max_ms")}
+        backoff = msgspec.structs.replace(backoff, **within)
+    window_ms = min(config.idempotency_window_ms, window_ms_max)
+    return shared(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
 
 
 def as_dict(config: TopicConfig) -> dict[str, Any]:

@@ -170,9 +170,15 @@ class State:
     def expire_keys(self, now: int) -> int:
         """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
         for topic in self.topics.values():
-            if topic.keys is not None:
-                self.idempotency_keys -= topic.keys.expire(now)
+            self.expire_keys_of(topic, now)
         return self.idempotency_keys
+
+    def expire_keys_of(self, topic: Topic, now: int) -> int:
+        """Forget a topic's idempotency keys whose time has passed; returns how many are left of them."""
+        if topic.keys is None:
+            return 0
+        self.idempotency_keys -= topic.keys.expire(now)
+        return len(topic.keys)
 
     def index_routers(self) -> None:
         """Rebuild the list of routers by source."""

@@ -13,6 +13,7 @@ from tenure.http.settings import ServerSettings
 
 if TYPE_CHECKING:
     from tenure.http.prometheus import Exposition
+    from tenure.http.shares import Shares
 
 __all__ = ["Context"]
 
@@ -31,6 +32,7 @@ class Context:
         self.replay = replay
         self.draining = False
         self.exposition: Exposition | None = None
+        self.shares: Shares | None = None
         self.openapi: Callable[[], bytes] | None = None
         self.extras: dict[str, Any] = {}
         self._started = monotonic()

@@ -34,7 +34,7 @@ from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
 from tenure.http.message import Request, Response
-from tenure.http.wire import BODILESS, Refused, is_sound
+from tenure.http.wire import BODILESS, Refused, all_headers, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
 
@@ -213,7 +213,7 @@ class Http2Protocol(asyncio.Protocol):
             head.append((b"content-type", response.content_type))
             if response.stream is None:
                 head.append((b"content-length", b"%d" % len(response.body)))
-        return head + [(name.lower(), value) for name, value in response.headers]
+        return head + [(name.lower(), value) for name, value in all_headers(response)]
 
     async def _send(self, stream: Http2Stream, data: bytes) -> None:
         if not stream.gone:

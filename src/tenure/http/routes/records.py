@@ -20,6 +20,7 @@ from tenure.http.message import Later, Request, Response, Result
 from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
+from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
@@ -46,6 +47,7 @@ def append(context: Context, call: Call) -> Result:
             client_seq=body.client_seq,
             create=body.create,
             config=None if body.config is None else config_fields(body.config),
+            share=share_of(context, call),
         )
     except Conflict as conflict:
         if "last_seq" not in conflict.detail:

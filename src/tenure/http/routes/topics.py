@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from tenure.broker.paging import cursor_of
 from tenure.broker.replies import TopicInfo
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
@@ -13,8 +15,10 @@ from tenure.http.body import Reader
 from tenure.http.context import Context
 from tenure.http.message import Later, Response
 from tenure.http.query import Query
+from tenure.http.reach import shown_config, visible_names
 from tenure.http.render import Stopwatch, reply
 from tenure.http.schemas import ConfigBody, config_fields
+from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
@@ -28,12 +32,13 @@ def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
     config = _config.read(request)
     if config.dead_letter is not None:
         check_name(call, config.dead_letter)
-    answer = context.broker.put_topic(call.names["topic"], config_fields(config))
+    answer = context.broker.put_topic(call.names["topic"], config_fields(config), share=share_of(context, call))
     watch = Stopwatch(answer)
 
     def render(answered: tuple[TopicInfo, bool]) -> Response:
         info, created = answered
-        fields = {"topic": info.topic, "type": info.type, "created": created, "config": info.config}
+        config = shown_config(call, info.config)
+        fields = {"topic": info.topic, "type": info.type, "created": created, "config": config}
         return reply(request, fields, status=201 if created else 200, fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
@@ -42,7 +47,7 @@ def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
 def get_topic(context: Context, call: Call) -> Response:
     """A topic's state and config."""
     touch = Query(call.request).flag("touch", True)
-    return reply(call.request, topic_fields(context.broker.topic(call.names["topic"], touch=touch)))
+    return reply(call.request, topic_fields(call, context.broker.topic(call.names["topic"], touch=touch)))
 
 
 def list_topics(context: Context, call: Call) -> Response:
@@ -51,21 +56,15 @@ def list_topics(context: Context, call: Call) -> Response:
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, cursor = query.text("prefix") or "", query.text("cursor")
     broker = context.broker
-    names: list[str] = []
-    while True:
-        page = broker.topics(prefix=prefix, limit=size - len(names), cursor=cursor)
-        names += (name for name in page.items if visible(call, name))
-        cursor = page.next_cursor
-        # A cursor is given out only behind a name that is shown: it tells nothing about others.
-        if cursor is None or len(names) == size:
-            break
-    fields: dict[str, Any] = {"topics": [topic_fields(broker.topic(name, touch=False)) for name in names]}
+    found = visible_names(broker, call, prefix=prefix, cursor=cursor, page=size + 1)
+    names = list(islice(found, size + 1))
+    fields: dict[str, Any] = {"topics": [topic_fields(call, broker.topic(name, touch=False)) for name in names[:size]]}
     if query.flag("meters", False):
         for about in fields["topics"]:
             if "queue" in about:
                 about["meters"] = _brief(broker.meters(about["topic"]))
-    if cursor is not None:
-        fields["next_cursor"] = cursor
+    if len(names) > size:  # given out behind a name that is shown: it says nothing about others
+        fields["next_cursor"] = cursor_of(names[size - 1])
     return reply(call.request, fields)
 
 
@@ -78,22 +77,24 @@ def _brief(meters: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_topic(context: Context, call: Call) -> Later[tuple[bool, list[str]]]:
-    """Delete a topic with its records and the routers at either end."""
+    """Delete a topic with its records and the routers at either end; refused where the key does not reach them all."""
     request, name = call.request, call.names["topic"]
-    answer = context.broker.delete_topic(name, if_empty=Query(request).flag("if_empty", False))
+    if_empty = Query(request).flag("if_empty", False)
+    answer = context.broker.delete_topic(name, if_empty=if_empty, reaches=lambda one: visible(call, one))
     watch = Stopwatch(answer)
 
     def render(answered: tuple[bool, list[str]]) -> Response:
         deleted, routers = answered
-        fields = {"topic": name, "deleted": deleted, "routers_removed": [r for r in routers if visible(call, r)]}
+        fields = {"topic": name, "deleted": deleted, "routers_removed": routers}
         return reply(request, fields, fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
 
 
-def topic_fields(info: TopicInfo) -> dict[str, Any]:
-    """A topic as the wire shows it: ``queue`` only where it is one."""
+def topic_fields(call: Call, info: TopicInfo) -> dict[str, Any]:
+    """A topic as the wire shows it: ``queue`` only where it is one, no name that the caller's key does not reach."""
     fields = msgspec.structs.asdict(info)
+    fields["config"] = shown_config(call, info.config)
     if info.queue is None:
         del fields["queue"]
     return fields
