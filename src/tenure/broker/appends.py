@@ -12,7 +12,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
 from tenure.broker.replies import Produced
-from tenure.broker.room import check_broker_room, check_new_topic, check_topic_room
+from tenure.broker.room import check_broker_room, check_made_by_use, check_topic_room
 from tenure.core.config import DEFAULTS, TopicConfig, parse_config
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
@@ -65,7 +65,7 @@ def produce(
     packed = batch.packed
     size = len(packed.blobs)
     if engine.crowded:
-        check_broker_room(engine, size)
+        check_broker_room(engine, settings, size=size)
     if settings.discard == "reject":
         if topic is not None:
             evict_over_ttl(engine, topic, now)  # else what has passed its time would hold the place of new records
@@ -74,7 +74,7 @@ def produce(
     topic_id = topic.id if topic is not None else state.next_topic_id
     event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
     if topic is None:
-        put = TopicPut(now, topic_id, name, settings)
+        put = TopicPut(now, topic_id, name, settings, implicit=config is None)
         at = engine.commit_all((put, topic_id), (event, topic_id))
         topic, created = state.topics[name], True
     else:
@@ -100,8 +100,11 @@ def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mappin
     check_topic_name(name)
     if not check_flag(create, "create"):
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
-    check_new_topic(engine, name)
-    return DEFAULTS if config is None else parse_config(config, topic=name)
+    check_made_by_use(engine, name)
+    settings = DEFAULTS if config is None else parse_config(config, topic=name)
+    if not settings.auto_create:
+        raise NotFound(f"no topic {name!r} and auto_create is false: put it first", code="topic_not_found", topic=name)
+    return settings
 
 
 def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Answer[Produced] | None:

@@ -378,6 +378,11 @@ class Broker:
         self._pump.check_open()
         return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config))
 
+    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
+        """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
+        self._pump.check_open()
+        return self._pump.answer(topics.patch_topic(self._engine, topic, config))
+
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
         """Delete a topic with its records, and the routers at either end."""
         self._pump.check_open()
