@@ -92,7 +92,7 @@ class TopicMachine(EngineMachine):
             topic.evict_over_cap()
 
     @rule(name=NAMES, config=CONFIGS, fields=st.sets(st.sampled_from(["cap_records", "discard", "auto_create"])))
-    def patch(self, name: str, config: dict[str, Any], fields: set[str]) -> None:
+    def reconfigure(self, name: str, config: dict[str, Any], fields: set[str]) -> None:
         given = {field: config[field] for field in sorted(fields)}
         topic = self.model.topics.get(name)
         with self.step() as now:

@@ -115,11 +115,10 @@ def check_config(config: Mapping[str, Any], *, topic: str) -> None:
 
 
 def check_patch(config: Mapping[str, Any], *, topic: str) -> None:
-    """As `check_config`, for a change of some fields; only the server knows what they are merged into."""
+    """As `check_config`, for a change of some fields; only the server knows what a back-off is merged into."""
     _check_names(config, PatchFields.__optional_keys__)
-    patch_config(
-        {name: value for name, value in config.items() if name != "retry_backoff"}, topic=topic, existing=DEFAULTS
-    )
+    alone = {name: value for name, value in config.items() if name != "retry_backoff"}
+    patch_config(alone, topic=topic, existing=DEFAULTS)
 
 
 def _check_names(config: Mapping[str, Any], known: frozenset[str]) -> None:
