@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask, posting, tell
@@ -42,7 +43,8 @@ def patch_topic(core: Core, /, name: str, **config: Unpack[PatchFields]) -> Plan
     """
     path = path_of(name)
     check_patch(config, topic=name)
-    put, _ = yield from tell(core, Request("PATCH", path, _body(config)), _put, Repeat.SAFE)
+    body = msgspec.json.encode(config)  # a None is a value here
+    put, _ = yield from tell(core, Request("PATCH", path, body), _put, Repeat.SAFE)
     return put
 
 
