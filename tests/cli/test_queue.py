@@ -115,7 +115,7 @@ def test_set_changes_what_it_names_and_nothing_else(remote: Remote, queue: str) 
         (("--unset", "leese"), "a field of the config"),
         (("--unset", "lease_ms", "--lease", "1s"), "set and unset"),
         (("--lease", "soon"), "no duration"),
-        (("--priority", "1001"), "1001"),
+        (("--priority", "1001"), "1000"),
         (("--durability", "raid"), "one of"),
         (("--dead-letter", "a b"), "dead_letter"),
     ],

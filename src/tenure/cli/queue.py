@@ -145,7 +145,7 @@ def _made(client: Client, name: str, config: dict[str, Any], left_out: list[str]
             raise Conflict(f"queue {name!r} is there already: change it with tenure queue set", topic=name)
     wanted: dict[str, Any] = {**careful_queue(name), **config}
     made = {field: value for field, value in wanted.items() if field not in left_out}
-    return _about(client.put_topic(name, **made), verb="created")  # type: ignore[typeddict-item]
+    return _about(client.put_topic(name, **made), verb="created")
 
 
 def _unset(names: list[str], config: dict[str, Any]) -> list[str]:
