@@ -300,6 +300,15 @@ async def test_what_the_source_lost_before_its_turn_is_a_gap_in_the_destination(
     assert seqs(found.records) == [3, 4]
 
 
+async def test_a_topic_that_was_deleted_before_its_turn_came_is_not_copied_from(broker: Broker) -> None:
+    await broker.produce("a", [b"old"])
+    broker._pump._attend_later(broker._state.topics["a"])
+    broker.delete_topic("a")
+    broker.put_router("r", source="a", dest="b")
+    await turn()
+    assert broker.topics().items == []
+
+
 # Durability
 
 

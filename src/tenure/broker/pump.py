@@ -271,7 +271,9 @@ class Pump:
     def _attend_to(self, topic: Topic) -> None:
         if self.engine.stalled:
             self._resume(topic.name)
-        if topic.name in self.engine.state.routers_from and routing.forward(self.engine, topic):
+        state = self.engine.state
+        is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
+        if is_there and topic.name in state.routers_from and routing.forward(self.engine, topic):
             self._attend_later(topic)
         self.coordinator.serve(topic)
         for reading in list(self.readings.get(topic, ())):
