@@ -17,10 +17,12 @@ from tests.core.steps import count_steps
 PLACES = 4
 
 
-async def served(clock: ManualClock, priorities: dict[str, int | None], *, claimed: str = "") -> list[str]:
+async def served(
+    clock: ManualClock, priorities: dict[str, int | None], *, claimed: str = "", places: int = PLACES
+) -> list[str]:
     """The queues in the order in which a sync that makes a job of each of them visible has them served."""
     log = GatedLog()
-    async with await Broker.open(log, clock=clock, settings=Settings(turn_topics_max=PLACES)) as broker:
+    async with await Broker.open(log, clock=clock, settings=Settings(turn_topics_max=places)) as broker:
         for name, priority in priorities.items():
             await make_queue(broker, name, durability="fsync", priority=priority)
         if claimed:
@@ -56,6 +58,11 @@ async def test_the_lowest_priority_is_served_too_and_not_at_the_end(clock: Manua
 async def test_a_queue_that_is_worked_on_comes_before_one_that_is_not(clock: ManualClock) -> None:
     order = await served(clock, {f"q{n}": None for n in range(8)}, claimed="q7")
     assert order[0] == "q7"
+
+
+async def test_without_a_limit_one_turn_serves_all(clock: ManualClock) -> None:
+    priorities: dict[str, int | None] = {f"q{n}": n for n in range(8)}
+    assert sorted(await served(clock, priorities, places=0)) == sorted(priorities)
 
 
 def topics(count: int, *, priority: int = 0) -> list[Topic]:

@@ -225,7 +225,7 @@ class Pump:
 
         Where that is true of more topics than one turn serves, they wait for their turns by priority.
         """
-        if len(self.engine.touched) > self.engine.settings.turn_topics_max:
+        if 0 < self.engine.settings.turn_topics_max < len(self.engine.touched):
             self._queue_up()
             self._attend_first(self._next_turn())
         else:

@@ -180,7 +180,7 @@ def delete_topic(engine: Engine, name: str, *, if_empty: bool = False) -> Answer
 
 def _check_retired(engine: Engine) -> None:
     limit = engine.settings.retired_names_max
-    if len(engine.state.retired) >= limit:
+    if limit and len(engine.state.retired) >= limit:
         raise Overloaded(
             f"{limit} names of deleted topics are kept from being made again: set auto_create true, then delete it",
             limit="retired_names_max",
