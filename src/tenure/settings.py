@@ -73,6 +73,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     topics_max: int = 100_000
     """0: no limit."""
+    retired_names_max: int = 1_000
+    """Names of deleted topics that only a put may make again (``auto_create`` false); 0: no limit."""
+    turn_topics_max: int = 1_000
+    """Topics that one turn of the loop serves; where more have something new, those of higher priority come first; 0:
+    no limit.
+    """
     routers_max: int = 10_000
     """0: no limit."""
     total_bytes_max: int = 0

@@ -157,6 +157,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "pin": {"batch": 1, "bytes_max": 1},
     "mark_time": {},
     "put_topic": {"topic": "q"},
+    "patch_topic": {"topic": "q", "config": {}},
     "delete_topic": {"topic": "q"},
     "put_router": {"router": "r", "source": "q", "dest": "u"},
     "router": {"router": "r"},
@@ -164,6 +165,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "delete_router": {"router": "r"},
 }
 """For every command, arguments that it takes."""
+
+NULL_WITHIN: list[Any] = [{"retry_backoff": {"factor": None}}, {"retry_backoff": {"jitter": None}}]
+PATCH: list[Any] = [
+    bad for bad in CONFIG if not isinstance(bad, dict) or (None not in bad.values() and bad not in NULL_WITHIN)
+]
+"""Null is no bad value in a patch: it returns a field to its default."""
 
 BAD: dict[str, dict[str, list[Any]]] = {
     "produce": {
@@ -230,6 +237,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "pin": {"batch": NOT_WHOLE, "bytes_max": [None, *NOT_WHOLE]},
     "mark_time": {},
     "put_topic": {"topic": TOPIC, "config": CONFIG, "share": SHARE},
+    "patch_topic": {"topic": TOPIC, "config": [None, *PATCH]},
     "delete_topic": {"topic": TOPIC, "if_empty": NOT_FLAG, "reaches": REACHES},
     "put_router": {
         "router": ROUTER,

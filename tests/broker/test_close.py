@@ -80,6 +80,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "pin": lambda b: b.pin(1),
     "mark_time": lambda b: b.mark_time(),
     "put_topic": lambda b: b.put_topic("q"),
+    "patch_topic": lambda b: b.patch_topic("q", {}),
     "delete_topic": lambda b: b.delete_topic("q"),
     "put_router": lambda b: b.put_router("r", source="q", dest="u"),
     "router": lambda b: b.router("r"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Invalid, NotFound, Overloaded, Record, Settings
+from tenure.core.ranges import each
 from tenure.core.records import Stored
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
@@ -146,6 +147,40 @@ async def test_skip_moves_the_job_with_all_that_is_its_own(broker: Broker, clock
     }
     assert meta(full)["$dead_letter_src_seq"] == 2
     assert (broker.topic("q").count, broker.topic("q").bytes, numbers(broker)["parked"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("strategy", ["skip", "block", "block_and_dlq"])
+async def test_a_job_that_was_delivered_too_often_keeps_its_last_reason(
+    broker: Broker, clock: ManualClock, strategy: str
+) -> None:
+    await make_queue(broker, jobs=3, max_deliveries=3, dead_letter="dead", dlq_strategy=strategy)
+    for attempt in (1, 2):
+        await broker.claim("q", node="w", max_count=3)
+        await broker.nack("q", node="w", seqs=[1, 3], reason=f"ValueError: attempt {attempt}")
+        await broker.nack("q", node="w", seqs=[2])
+    await fail_by_expiry(broker, clock)
+    events = broker.events()
+    assert (await broker.claim("q", node="w", max_count=3)).seqs == []
+    expected = {1: "ValueError: attempt 2", 2: "max_deliveries", 3: "ValueError: attempt 2"}
+    if strategy != "block":
+        letters = await read(broker, "dead")
+        assert {meta(letter)["$dead_letter_src_seq"]: meta(letter)["$dead_letter_reason"] for letter in letters} == (
+            expected
+        )
+    if strategy != "skip":
+        assert {job["seq"]: job["reason"] for job in broker.jobs("q", state="parked").items} == expected
+    rows = [row for row in events.drain() if row.event == "dead_lettered"]
+    assert {seq: row.reason for row in rows for seq in each(row.runs)} == expected
+
+
+async def test_a_job_shows_its_last_reason_also_after_a_delivery_that_ran_out(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=1)
+    await broker.claim("q", node="w")
+    await broker.nack("q", node="w", seqs=[1], reason="boom")
+    await fail_by_expiry(broker, clock)
+    assert broker.job("q", 1)[1]["reason"] == "boom"
 
 
 async def test_block_parks_the_job_where_it_is(broker: Broker, clock: ManualClock) -> None:

@@ -74,6 +74,8 @@ def test_the_type_may_be_repeated_but_not_changed() -> None:
         ({"durable": True}, "fsync"),
         ({"durable": False}, "disk"),
         ({"durability": "memory"}, "memory"),
+        ({"durability": "ephemeral"}, "memory"),
+        ({"durability": "ephemeral", "durable": True}, "memory"),
         ({"durable": True, "durability": "memory"}, "memory"),
         ({"durable": False, "durability": "fsync"}, "fsync"),
     ],

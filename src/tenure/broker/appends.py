@@ -12,7 +12,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
 from tenure.broker.replies import Produced
-from tenure.broker.room import Share, check_broker_room, check_new_topic, check_share, check_topic_room, read_config
+from tenure.broker.room import Share, check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.config import DEFAULTS, TopicConfig
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
@@ -70,7 +70,7 @@ def produce(
     packed = batch.packed
     size = len(packed.blobs)
     if engine.crowded:
-        check_broker_room(engine, size)
+        check_broker_room(engine, settings, size=size)
     if settings.discard == "reject":
         if topic is not None:
             evict_over_ttl(engine, topic, now)  # else what has passed its time would hold the place of new records
@@ -79,7 +79,7 @@ def produce(
     topic_id = topic.id if topic is not None else state.next_topic_id
     event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
     if topic is None:
-        put = TopicPut(now, topic_id, name, settings)
+        put = TopicPut(now, topic_id, name, settings, implicit=config is None)
         at = engine.commit_all((put, topic_id), (event, topic_id))
         topic, created = state.topics[name], True
     else:
@@ -108,7 +108,9 @@ def _settings_for_new(
     if not check_flag(create, "create"):
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
     settings = DEFAULTS if config is None else read_config(engine, config, topic=name)
-    check_new_topic(engine, name, share=share)
+    if not settings.auto_create:
+        raise NotFound(f"no topic {name!r} and auto_create is false: put it first", code="topic_not_found", topic=name)
+    check_made_by_use(engine, name, share=share)
     return settings
 
 

@@ -389,6 +389,11 @@ class Broker:
         self._pump.check_open()
         return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config, share=share))
 
+    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
+        """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
+        self._pump.check_open()
+        return self._pump.answer(topics.patch_topic(self._engine, topic, config))
+
     def delete_topic(
         self, topic: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
     ) -> Answer[tuple[bool, list[str]]]:

@@ -106,7 +106,7 @@ class Remnant:
     def recall(self, snapshot: Topic) -> None:
         """A snapshot says all there was to know at its time, but for payloads."""
         topic = self.topic
-        for name in ("name", "config", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
+        for name in ("name", "config", "implicit", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
             setattr(topic, name, getattr(snapshot, name))
         topic.cap_floor = max(topic.cap_floor, snapshot.cap_floor)
         topic.ttl_floor = max(topic.ttl_floor, snapshot.ttl_floor)
@@ -149,6 +149,7 @@ class Remains:
         elif isinstance(event, TopicDeleted):
             self._deleted.add(topic_id)
             self.topics.pop(topic_id, None)
+            fold(state, event, location)
         elif topic_id not in self._deleted:
             self._about(self.topics.setdefault(topic_id, Remnant(topic_id)), event, location, whole=whole)
 
@@ -159,8 +160,9 @@ class Remains:
             remnant.leased |= isinstance(event, _LEASE_EVENTS)
         match event:
             case TopicPut():
-                topic.name, topic.config = event.name, event.config
+                topic.name, topic.config, topic.implicit = event.name, event.config, event.implicit
                 self._names[event.name] = topic.id
+                self.state.retired.discard(event.name)
                 if event.created:
                     topic.created_ms, remnant.based = event.at, True
             case TopicCarried():
@@ -221,6 +223,7 @@ class Remains:
                 remnant.topic.config = TopicConfig(type="queue" if remnant.leased else "log")
             if remnant.topic.config.type == "queue":
                 remnant.topic.queue = Queue()
+            self.state.retired.discard(remnant.topic.name)
 
     def _free_name(self, wanted: str) -> str:
         name, number = wanted, 1

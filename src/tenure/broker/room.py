@@ -8,11 +8,23 @@ from typing import Any
 
 from tenure.broker.engine import Engine
 from tenure.core.config import TopicConfig, bounded, parse_config
+from tenure.core.config_patch import patch_config
 from tenure.core.names import check_topic_name, shown
+from tenure.core.priority import share_of
 from tenure.core.topic import Topic
-from tenure.errors import Invalid, Overloaded
+from tenure.errors import Invalid, NotFound, Overloaded
 
-__all__ = ["Share", "check_broker_room", "check_new_topic", "check_share", "check_topic_room", "read_config"]
+__all__ = [
+    "Share",
+    "check_broker_room",
+    "check_made_by_use",
+    "check_new_topic",
+    "check_not_retired",
+    "check_share",
+    "check_topic_room",
+    "read_config",
+    "read_patch",
+]
 
 
 class Share(ABC):
@@ -47,8 +59,16 @@ def read_config(
     engine: Engine, given: Mapping[str, Any], *, topic: str, existing: TopicConfig | None = None
 ) -> TopicConfig:
     """The config that a caller asks for, within the limits of this broker. Raises Invalid and Conflict."""
+    return _within_limits(engine, parse_config(given, topic=topic, existing=existing))
+
+
+def read_patch(engine: Engine, given: Mapping[str, Any], *, topic: str, existing: TopicConfig) -> TopicConfig:
+    """A config with the changes that a caller asks for, within the limits of this broker. Raises as `read_config`."""
+    return _within_limits(engine, patch_config(given, topic=topic, existing=existing))
+
+
+def _within_limits(engine: Engine, config: TopicConfig) -> TopicConfig:
     settings = engine.settings
-    config = parse_config(given, topic=topic, existing=existing)
     return bounded(config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max)
 
 
@@ -67,15 +87,17 @@ def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, 
             )
 
 
-def check_broker_room(engine: Engine, size: int) -> None:
-    """The disk keeps up, and the broker as a whole is not full."""
-    settings = engine.settings
-    if engine.backlog_bytes > settings.pending_bytes_max:
+def check_broker_room(engine: Engine, config: TopicConfig, *, size: int) -> None:
+    """The disk keeps up, and the broker as a whole is not full, for a topic of this config.
+
+    A priority below 0 leaves a part of both to the others, so those of low priority are turned away first.
+    """
+    settings, priority = engine.settings, config.priority
+    if engine.backlog_bytes > share_of(settings.pending_bytes_max, priority):
         raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
-    if settings.total_bytes_max and engine.state.live_bytes + size > settings.total_bytes_max:
-        raise Overloaded(
-            "the broker is full: ack or delete records first", limit="total_bytes_max", max=settings.total_bytes_max
-        )
+    total = settings.total_bytes_max
+    if total and engine.state.live_bytes + size > share_of(total, priority):
+        raise Overloaded("the broker is full: ack or delete records first", limit="total_bytes_max", max=total)
 
 
 def check_new_topic(engine: Engine, name: str, *, share: Share | None = None) -> None:
@@ -88,3 +110,19 @@ def check_new_topic(engine: Engine, name: str, *, share: Share | None = None) ->
         )
     if share is not None:
         share.take_topic(name)
+
+
+def check_made_by_use(engine: Engine, name: str, *, share: Share | None = None) -> None:
+    """An append or a router may create a topic of this name. Raises NotFound for a name that only a put brings back."""
+    check_not_retired(engine, name)
+    check_new_topic(engine, name, share=share)
+
+
+def check_not_retired(engine: Engine, name: str) -> None:
+    """No topic of this name was deleted whose ``auto_create`` was false. Raises NotFound."""
+    if name in engine.state.retired:
+        raise NotFound(
+            f"topic {name!r} was deleted and its auto_create was false: put it to have it again",
+            code="topic_not_found",
+            topic=name,
+        )

@@ -10,7 +10,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
-from tenure.broker.room import Share, check_new_topic, check_share, check_topic_room
+from tenure.broker.room import Share, check_made_by_use, check_not_retired, check_share, check_topic_room
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
 from tenure.core.matching import parse_match
@@ -37,7 +37,10 @@ def put_router(
     allow_cycle: bool = False,
     share: Share | None = None,
 ) -> Answer[tuple[Router, bool]]:
-    """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
+    """Create or replace a router; it copies what is appended from now on.
+
+    Raises Conflict for a cycle not allowed, NotFound for a destination that is absent and may not be created.
+    """
     check_router_name(name)
     check_topic_name(source)
     check_topic_name(dest)
@@ -51,6 +54,7 @@ def put_router(
     rule = _rule(filter, bytes_max=engine.settings.tag_bytes_max)
     known = engine.state.routers.get(name)
     _check_cycle(engine, name, source, dest, allow_cycle=allow_cycle)
+    _check_dest(engine, dest, create_dest=create_dest)
     limit = engine.settings.routers_max
     if known is None and limit and len(engine.state.routers) >= limit:
         raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
@@ -79,6 +83,16 @@ def _check_cycle(engine: Engine, name: str, source: str, dest: str, *, allow_cyc
     cycle = find_cycle(others, source=source, dest=dest)
     if cycle is not None:
         raise Conflict(f"records would go round: {' → '.join(cycle)}", code="router_cycle", cycle=cycle)
+
+
+def _check_dest(engine: Engine, dest: str, *, create_dest: bool) -> None:
+    if dest in engine.state.topics:
+        return
+    if not create_dest:
+        raise NotFound(
+            f"no topic {dest!r} and create_dest is false: create it first", code="topic_not_found", topic=dest
+        )
+    check_not_retired(engine, dest)
 
 
 def get_router(engine: Engine, name: str) -> Router:
@@ -187,9 +201,9 @@ def _deliver(
     if dest is None:
         if not router.create_dest:
             raise NotFound(f"router {router.name!r} has no destination", code="topic_not_found")
-        check_new_topic(engine, router.dest)
+        check_made_by_use(engine, router.dest)
         dest_id, first_seq = engine.state.next_topic_id, 1 + burnt
-        events.append((TopicPut(now, dest_id, router.dest, DEFAULTS), dest_id))
+        events.append((TopicPut(now, dest_id, router.dest, DEFAULTS, implicit=True), dest_id))
     else:
         dest_id, first_seq = dest.id, dest.head_seq + 1 + burnt
     if copies:

@@ -86,10 +86,10 @@ def _show(console: Console, found: Payload) -> None:
     console.print(f"{seqs}; last write {when(found['last_write_ts']) or 'never'}", markup=False)
     queue = found["queue"]
     if queue is not None:
-        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead_lettered", "oldest ready", "ack_holes"))
+        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead", "oldest ready", "ack_holes"))
         oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
         depths = [queue[state] for state in _STATES]
-        table(console, heads, [(*depths, queue["dead_lettered"], oldest, queue["ack_holes"])])
+        table(console, heads, [(*depths, queue["dead"], oldest, queue["ack_holes"])])
         _show_leases(console, found["leases"])
         _show_jobs(console, found["jobs"])
     table(console, ("config", "value"), ((name, _spelled(value)) for name, value in found["config"].items()))

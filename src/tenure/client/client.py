@@ -69,6 +69,7 @@ class Calls(Handle[W, Core], Generic[W]):
         return self._core.settings
 
     put_topic = Call(_topics.put_topic)
+    patch_topic = Call(_topics.patch_topic)
     topic = Call(_topics.topic)
     topics = Call(_topics.topics)
     delete_topic = Call(_topics.delete_topic)

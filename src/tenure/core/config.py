@@ -225,8 +225,13 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
 
 
 def _durability(fields: _Fields) -> Durability:
-    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``."""
+    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
+
+    ``ephemeral`` is another word for ``memory``, and is kept as that.
+    """
     alias: Durability = "fsync" if fields.flag("durable") else "disk"
+    if fields.raw("durability") == "ephemeral":
+        return "memory"
     durability = fields.choice("durability", _DURABILITIES)
     return alias if "durable" in fields.given and "durability" not in fields.given else durability
 

@@ -309,6 +309,11 @@ class Queue:
         if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
             self._forget_oldest_stories()
 
+    def last_reason(self, seq: int) -> str | None:
+        """Return the last reason that a failed delivery of this job was given back with, or None."""
+        story = self.histories.get(seq, ())
+        return next((delivery.reason for delivery in reversed(story) if delivery.reason is not None), None)
+
     def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
         """Take in stories that were written out, the oldest first."""
         self.histories = OrderedDict(histories)

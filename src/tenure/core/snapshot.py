@@ -76,6 +76,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     keys: bytes | None
     marks: bytes | None
     tags: bytes | None
+    implicit: bool = False
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +91,7 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     next_topic_id: int
     leases_given: int
     routers: list[Router]
+    retired: list[str] = []
 
 
 class PieceSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -170,6 +172,7 @@ def _state_snapshot(state: State) -> StateSnapshot:
         state.next_topic_id,
         state.leases_given,
         [state.routers[name] for name in sorted(state.routers)],
+        sorted(state.retired),
     )
 
 
@@ -181,6 +184,7 @@ def _restore_state(state: State, snapshot: StateSnapshot) -> None:
     state.next_topic_id = max(state.next_topic_id, snapshot.next_topic_id)
     state.leases_given = snapshot.leases_given
     state.routers = {router.name: router for router in snapshot.routers}
+    state.retired = set(snapshot.retired)
     state.index_routers()
     for topic_id in state.wall_queues:
         queue = state.by_id[topic_id].queue
@@ -208,6 +212,7 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
         _dump_keys(topic.keys, now_ms) if topic.keys else None,
         topic.marks.dump() if topic.marks else None,
         topic.tags.dump() if topic.tags is not None and topic.count else None,
+        topic.implicit,
     )
 
 
@@ -219,7 +224,7 @@ def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
 
 def _topic_from(snapshot: TopicSnapshot) -> Topic:
     topic = Topic(snapshot.id, snapshot.name, shared(snapshot.config))
-    topic.created_ms = snapshot.created_ms
+    topic.created_ms, topic.implicit = snapshot.created_ms, snapshot.implicit
     topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
     topic.count, topic.bytes = snapshot.count, snapshot.live_bytes
     topic.cap_floor, topic.ttl_floor = snapshot.cap_floor, snapshot.ttl_floor

@@ -222,7 +222,7 @@ def _errors(route: Route) -> dict[str, Any]:
         statuses |= {401}
     if ":" in route.pattern or route.body is not None:
         statuses |= {404, 409}
-    if route.body is not None or route.method in ("POST", "PUT"):
+    if route.body is not None or route.method in ("PATCH", "POST", "PUT"):
         statuses |= {412, 413, 415, 422}
     if route.sse:
         statuses |= {406}

@@ -1,4 +1,4 @@
-"""Topics as such: put, look, list, delete."""
+"""Topics as such: put, patch, look, list, delete."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tenure.http.message import Later, Response
 from tenure.http.query import Query
 from tenure.http.reach import shown_config, visible_names
 from tenure.http.render import Stopwatch, reply
-from tenure.http.schemas import ConfigBody, config_fields
+from tenure.http.schemas import ConfigBody, PatchBody, config_fields
 from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
 _PAGE_SIZE = 100
 _config = Reader(ConfigBody, optional=True)
+_patch = Reader(PatchBody)
 
 
 def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
@@ -40,6 +41,23 @@ def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
         config = shown_config(call, info.config)
         fields = {"topic": info.topic, "type": info.type, "created": created, "config": config}
         return reply(request, fields, status=201 if created else 200, fsync_ms=watch.fsync_ms)
+
+    return Later(answer, render)
+
+
+def patch_topic(context: Context, call: Call) -> Later[TopicInfo]:
+    """Change the named fields of a topic's config."""
+    request = call.request
+    config = _patch.read(request)
+    if isinstance(config.dead_letter, str):
+        check_name(call, config.dead_letter)
+    answer = context.broker.patch_topic(call.names["topic"], config_fields(config))
+    watch = Stopwatch(answer)
+
+    def render(info: TopicInfo) -> Response:
+        config = shown_config(call, info.config)
+        fields = {"topic": info.topic, "type": info.type, "created": False, "config": config}
+        return reply(request, fields, fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
 
@@ -104,6 +122,7 @@ _TOPIC = "/v0/topics/:topic"
 ROUTES = [
     Route("GET", "/v0/topics", list_topics, frozenset({"read"}), summary="List topics"),
     Route("PUT", _TOPIC, put_topic, frozenset({"admin"}), ConfigBody, "Create a topic or replace its config"),
+    Route("PATCH", _TOPIC, patch_topic, frozenset({"admin"}), PatchBody, "Change some fields of a topic's config"),
     Route("GET", _TOPIC, get_topic, frozenset({"read"}), summary="A topic's state and config"),
     Route("DELETE", _TOPIC, delete_topic, frozenset({"delete"}), summary="Delete a topic"),
 ]
