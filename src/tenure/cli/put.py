@@ -16,7 +16,6 @@ from tenure.cli.intake import Batch, from_arguments, from_lines, open_lines
 from tenure.cli.main import OK
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
-    DEFAULT_URL,
     AsJson,
     KeyFile,
     QueueName,
@@ -55,7 +54,7 @@ def put(
     ] = None,
     create: Annotated[bool, typer.Option("--create/--no-create", help="Make the queue if it is not there.")] = True,
     kind: Annotated[str, typer.Option("--type", help="What to make then: queue or log.")] = "queue",
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, o
 import msgspec
 
 from tenure.client.client import AsyncClient
+from tenure.client.endpoint import endpoint_of
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
@@ -71,13 +72,15 @@ class TimerDecorator(Protocol):
 class App:
     """Tasks and timers, and the broker and the Redis they work with; ``redis`` is its address, or ``timers`` are given.
 
+    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given, and loopback without a key at last.
+
     Nothing is opened until it is needed. Close an app with ``async with app``, ``await app.close()`` or, where there is
     no loop, ``with app``. It belongs to one running event loop at a time; other threads use ``task.blocking``.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         key: str | None = None,
         node: str | None = None,
@@ -87,11 +90,10 @@ class App:
         timers: Timers | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        self.url = url
+        self._endpoint = endpoint_of(url, key)
         self.middlewares: list[Middleware] = list(middlewares)
         self.stats = Stats()
         """What this process counts, by queue; a worker shows it on its metrics page."""
-        self._key = key
         self._node = node
         self._tls = tls
         self._settings = client_settings
@@ -100,6 +102,11 @@ class App:
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
         self._timers = AppTimers(redis, timers, node=node)
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._endpoint.url
 
     @property
     def handlers(self) -> MappingProxyType[str, Handler[Any]]:
@@ -189,7 +196,7 @@ class App:
         """
         settings = self._settings or ClientSettings()
         settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
-        return AsyncClient(self.url, key=self._key, node=self._node, settings=settings, tls=self._tls)
+        return AsyncClient(self.url, key=self._endpoint.key, node=self._node, settings=settings, tls=self._tls)
 
     @property
     def timers(self) -> Timers:
@@ -305,7 +312,7 @@ class App:
         from tenure.client.client import Client
 
         if self._blocking is None:
-            client = Client(self.url, key=self._key, node=self._node, settings=self._settings, tls=self._tls)
+            client = Client(self.url, key=self._endpoint.key, node=self._node, settings=self._settings, tls=self._tls)
             self._blocking = BlockingSending(client)
         return self._blocking
 
