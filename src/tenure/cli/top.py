@@ -60,7 +60,9 @@ def top(
     target = Target(url, key_file, timeout)
     try:
         with connected(target) as client:
-            view = _View(Sampler(client, prefix=prefix), url=url, interval_s=interval / 1000, sort=sort)
+            view = _View(
+                Sampler(client, prefix=prefix), url=target.endpoint().url, interval_s=interval / 1000, sort=sort
+            )
             if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 view.once(as_json=as_json)
             else:

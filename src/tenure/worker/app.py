@@ -21,6 +21,7 @@ from tenure.worker.context import Context
 from tenure.worker.declare import declare
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
+from tenure.worker.hints import check_named
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import Knobs, TaskKnobs
@@ -128,7 +129,8 @@ class App:
 
         Raises Invalid where a knob or the function cannot be meant, and where the queue has a task already.
         """
-        check_topic_name(queue)  # here, or ``@app.task`` without its parentheses would go unnoticed
+        check_named(queue, "@app.task")
+        check_topic_name(queue)
 
         def decorate(handler: Callable[..., Any], /) -> TaskOf[Any, Any, Any]:
             task = TaskOf[Any, Any, Any](self, queue, handler, knobs, names=sys._getframe(1).f_locals)
@@ -139,6 +141,7 @@ class App:
 
     def timer(self, topic: str, **knobs: Unpack[Knobs]) -> TimerDecorator:
         """Decorate the function that handles the timers of ``topic``, which a Redis keeps; as `task` otherwise."""
+        check_named(topic, "@app.timer")
         check_topic_name(topic)
 
         def decorate(handler: Callable[..., Any], /) -> TimerOf[Any, Any, Any]:
@@ -164,6 +167,7 @@ class App:
         It is a task like any other, and its payload is the `Tick`. Of ticks missed while no worker ran, the latest is
         fired, and with ``catch_up`` the latest ``catch_up_max``.
         """
+        check_named(queue, "@app.periodic")
         schedule = Periodic.of(
             queue, cron=cron, every=every, timezone=timezone, catch_up=catch_up, catch_up_max=catch_up_max
         )

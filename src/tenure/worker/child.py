@@ -26,6 +26,7 @@ from tenure.worker.frames import Answer, Ask, Begun, Done, FromChild, FromParent
 from tenure.worker.job import HeldJob
 from tenure.worker.reason import bounded, reason_of
 from tenure.worker.timing import SystemTiming, Timing
+from tenure.worker.tracebacks import exc_info_of
 from tenure.worker.verdict import Ack, Nack, Reject, Verdict
 
 __all__ = ["Line", "main"]
@@ -108,7 +109,7 @@ def _done(error: BaseException) -> Done:
             return Done("cancelled")
     name = type(error).__name__
     said = reason_of(error).removeprefix(name).removeprefix(": ")
-    trace = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(*exc_info_of(error)))
     return Done(name, said, trace=bounded(trace, _TRACE_BYTES_MAX))
 
 

@@ -201,6 +201,7 @@ def _raise(done: Done) -> NoReturn:
         case "cancelled":
             raise asyncio.CancelledError
         case name:
-            error = type(str(name), (ChildFailure,), {})(done.said)
+            # Named as in the child, so that the log shows the error under its own name, with the child's trace below.
+            error = type(str(name), (ChildFailure,), {"__module__": "builtins"})(done.said)
             error.add_note(done.trace)
             raise error

@@ -21,6 +21,7 @@ from tenure.worker.payload import Misfit
 from tenure.worker.side import Side
 from tenure.worker.time_limit import TimeLimit
 from tenure.worker.timing import Timing
+from tenure.worker.tracebacks import exc_info_of
 from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
 
 __all__ = ["Executor", "Handling", "Settle"]
@@ -138,8 +139,8 @@ class Handling:
         """The verdict on what the handler did; none where one was given already, or would be fenced."""
         job, options = ctx.job, self._options
         failed = is_failure(error)
-        if failed:
-            ctx.logger.warning("failed: %r", error, exc_info=error)
+        if error is not None and failed:
+            ctx.logger.warning("failed: %r", error, exc_info=exc_info_of(error))
         if job.settled or ctx.lost:
             return None
         failures = await self._failures(job) if failed and options.policy is AckPolicy.NACK_ON_ERROR else 0
