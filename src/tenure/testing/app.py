@@ -23,9 +23,8 @@ from tenure.testing.timing import ManualTiming
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.durations import Duration, ms_of
-from tenure.worker.executors import LoopPlaces, ThreadPlaces
+from tenure.worker.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
 from tenure.worker.handler import Handler
-from tenure.worker.handling import Executor, Handling
 from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
 from tenure.worker.options import HELD_MAX
@@ -35,6 +34,7 @@ from tenure.worker.side import Side
 from tenure.worker.timer import TimerTask
 from tenure.worker.timer_payload import unpack
 from tenure.worker.timing import Timing
+from tenure.worker.typed_handling import handling_for
 from tenure.worker.verdict import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -207,10 +207,10 @@ class _Post:
         self._side = side
         self._timing = timing
         self._acker = side.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
-        executor: Executor = LoopPlaces() if task.is_async else ThreadPlaces(task.options.concurrency, name=task.queue)
+        executor = _places(task)
         stack.push_async_callback(self._acker.close)
         stack.push_async_callback(executor.close)
-        self._handling = Handling(
+        self._handling = handling_for(
             task, side=side, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
         )
 
@@ -241,6 +241,12 @@ class _Post:
             )
         except LeaseLost:
             return False
+
+
+def _places(task: Handler[Any]) -> Places:
+    """Where the handlers of a queue run in a test: on its loop, and what blocks in threads."""
+    loop, threads = LoopPlaces(), ThreadPlaces(task.options.concurrency, name=task.queue)
+    return MixedPlaces({member: loop if member.is_async else threads for member in task.tasks})
 
 
 def _queued_timer(info: TimerInfo, now_ms: int) -> QueuedJob:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -29,7 +29,8 @@ from tenure.worker.periodic import Periodic, Tick
 from tenure.worker.scheduling import AppTimers, OpenTimers
 from tenure.worker.sending import AsyncSending, BlockingSending
 from tenure.worker.task import Task, TaskOf
-from tenure.worker.timer import TimerOf
+from tenure.worker.timer import TimerOf, TimerTask
+from tenure.worker.typed_queue import TypedQueue
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
@@ -111,29 +112,33 @@ class App:
 
     @property
     def handlers(self) -> MappingProxyType[str, Handler[Any]]:
-        """The tasks by queue and the timers by topic: no two of them have one name."""
+        """What handles the jobs of each queue and the timers of each topic: a task, several by type, or a timer."""
         return MappingProxyType(self._handlers)
 
     @property
     def tasks(self) -> MappingProxyType[str, Task[Any]]:
-        """The tasks by queue."""
-        return MappingProxyType({name: task for name, task in self._handlers.items() if isinstance(task, Task)})
+        """The tasks by name: the queue, with the type in brackets where the task has one."""
+        members = (task for handler in self._handlers.values() for task in handler.tasks)
+        return MappingProxyType({task.name: task for task in members if isinstance(task, Task)})
 
     @property
     def periodics(self) -> MappingProxyType[str, Periodic]:
         """The schedules by queue."""
         return MappingProxyType(self._periodics)
 
-    def task(self, queue: str, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
+    def task(self, queue: str, *, type: str | None = None, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
         """Decorate the function that handles the jobs of ``queue``: ``()``, ``(payload)`` or ``(payload, ctx)``.
 
-        Raises Invalid where a knob or the function cannot be meant, and where the queue has a task already.
+        Several tasks share a queue by their ``type``, which `put` writes into the meta of a job. Raises Invalid where a
+        knob or the function cannot be meant, where there is such a task already, and where the tasks of a queue
+        contradict each other.
         """
         check_named(queue, "@app.task")
         check_topic_name(queue)
 
         def decorate(handler: Callable[..., Any], /) -> TaskOf[Any, Any, Any]:
-            task = TaskOf[Any, Any, Any](self, queue, handler, knobs, names=sys._getframe(1).f_locals)
+            names = sys._getframe(1).f_locals
+            task = TaskOf[Any, Any, Any](self, queue, handler, knobs, type=type, names=names)
             self._add(task)
             return task
 
@@ -212,10 +217,12 @@ class App:
         return self._timers.new()
 
     async def declare(self, *queues: str) -> None:
-        """Create what is missing of the queues of these tasks, or of all; `declare.declare` says what else changes."""
-        tasks = self.tasks
-        for queue in queues or tuple(tasks):
-            await declare(self.client, tasks[queue].options)
+        """Create what is missing of these queues, or of all that have tasks; `declare.declare` says what else
+        changes.
+        """
+        asked = {queue: handler for queue, handler in self._handlers.items() if not isinstance(handler, TimerTask)}
+        for queue in queues or tuple(asked):
+            await declare(self.client, asked[queue].options)
 
     async def send(self, put: Put) -> list[int]:
         """Append what a task puts, through the middlewares."""
@@ -298,11 +305,16 @@ class App:
         self._close_blocking()
 
     def _add(self, task: Handler[Any]) -> None:
-        if task.queue in self._handlers:
-            raise Invalid(f"queue {task.queue!r} has a task already: {self._handlers[task.queue]!r}", field="queue")
-        if len(self._handlers) >= TASKS_MAX:
+        if sum(len(handler.tasks) for handler in self._handlers.values()) >= TASKS_MAX:
             raise Invalid(f"an app has at most {TASKS_MAX} tasks", field="queue")
-        self._handlers[task.queue] = task
+        known = self._handlers.get(task.queue)
+        if known is None and (not isinstance(task, Task) or task.type is None):
+            self._handlers[task.queue] = task
+        elif isinstance(task, TimerTask) or isinstance(known, TimerTask):
+            raise Invalid(f"queue {task.queue!r} has a task already: {known!r}", field="queue")
+        else:
+            members = [*(() if known is None else known.tasks), task]
+            self._handlers[task.queue] = TypedQueue(cast("list[Task[Any]]", members))
 
     def _on_loop(self) -> AsyncSending:
         loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ def _run(app: Any, message: Run, line: Line, runner: asyncio.Runner) -> Done:
     """Run one handler and say how it ended."""
     job = message.job
     job.deadline_ms = _NO_DEADLINE_MS
-    task = app.handlers[job.topic]
+    task = app.handlers[job.topic].task_of(job)
     try:
         called = task.invoke(task.decode(job.data), Context(job, line))
         if inspect.isawaitable(called):

@@ -13,6 +13,7 @@ from tenure.worker.payload import Misfit, Shape, decoder_for, encode
 
 if TYPE_CHECKING:
     from tenure.worker.context import Context
+    from tenure.worker.job import HeldJob
 
 __all__ = ["Handler"]
 
@@ -40,6 +41,20 @@ class Handler(Generic[T]):
     def queue(self) -> str:
         return self.options.queue
 
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self.queue
+
+    @property
+    def tasks(self) -> tuple[Handler[Any], ...]:
+        """The functions that handle the jobs of its queue: itself, unless several share the queue."""
+        return (self,)
+
+    def task_of(self, job: HeldJob) -> Handler[Any]:
+        """Return which of them handles a job."""
+        return self
+
     def encoded(self, payloads: Iterable[Any]) -> list[bytes]:
         """Return payloads as the JSON of jobs. Raises Invalid where one has no such form, and, naming the field, where
         the handler would not take it: found here, it is the caller's to mend, and not a dead letter.
@@ -60,7 +75,7 @@ class Handler(Generic[T]):
         return self.handler(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<{self.word} {self.queue!r} {getattr(self.handler, '__qualname__', self.handler)}>"
+        return f"<{self.word} {self.name!r} {getattr(self.handler, '__qualname__', self.handler)}>"
 
 
 def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Context], Any]:

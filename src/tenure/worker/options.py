@@ -111,6 +111,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             said=frozenset(knobs),
         )
 
+    @property
+    def max_in_flight(self) -> int:
+        """How many jobs a worker process holds at once, running and prefetched."""
+        return self.concurrency + self.prefetch
+
     def queue_config(self) -> ConfigFields:
         """The config that the task's queue is created with."""
         return {

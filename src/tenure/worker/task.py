@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from tenure.core.names import check_key
 from tenure.errors import Invalid
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
@@ -13,6 +14,7 @@ from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unkn
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
 from tenure.worker.payload import shape_of
+from tenure.worker.typed_queue import TYPE_KEY
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
@@ -43,7 +45,7 @@ class PutOptions(PutManyOptions, total=False):
 
 
 class Task(Handler[T]):
-    """A function that handles the jobs of one queue, with a payload of type ``T``."""
+    """A function that handles the jobs of one queue, or those of one ``type`` in it, with a payload of type ``T``."""
 
     word = "Task"
 
@@ -54,11 +56,19 @@ class Task(Handler[T]):
         handler: Callable[..., Any],
         knobs: TaskKnobs,
         *,
+        type: str | None = None,
         names: dict[str, Any] | None = None,
     ) -> None:
         shape = shape_of(handler, names)
+        self.type = None if type is None else check_key(type, field="type")
+        self.knobs = knobs
         super().__init__(handler, shape, TaskOptions.of(queue, knobs, is_async=shape.is_async))
         self.app = app
+
+    @property
+    def name(self) -> str:
+        """The queue, and the type in brackets where the task has one: no two tasks of an app have one name."""
+        return self.queue if self.type is None else f"{self.queue}[{self.type}]"
 
     @property
     def blocking(self) -> BlockingPuts[T]:
@@ -94,9 +104,18 @@ class Task(Handler[T]):
         unknown = set(how) - PutOptions.__optional_keys__
         if unknown:
             raise unknown_options(unknown, of="a put", known=PutOptions.__optional_keys__, hints=PUT_HINTS)
-        fields = _fields(how)
+        fields = _fields(how) | {"meta": self._meta(how.get("meta"))}
         records = [Outgoing(data=data, **fields) for data in self.encoded(items)]
         return Put(task=self, queue=self.queue, records=records, idempotency_key=how.get("idempotency_key"))
+
+    def _meta(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The meta of a job, with its type in it. Raises Invalid where the caller wants another type."""
+        if self.type is None:
+            return given
+        meta = {**(given or {}), TYPE_KEY: self.type}
+        if given is not None and given.get(TYPE_KEY, self.type) != self.type:
+            raise Invalid(f"meta[{TYPE_KEY!r}] is the type of the job, {self.type!r}: leave it out", field="meta")
+        return meta
 
     if not TYPE_CHECKING:
 
@@ -139,7 +158,6 @@ class BlockingPuts(Generic[T]):
 def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
     return {
         "tag": how.get("tag"),
-        "meta": how.get("meta"),
         "unique_key": how.get("unique"),
         **when_of(how.get("delay"), how.get("at")),
     }
