@@ -46,6 +46,7 @@ __all__ = ["AppTester", "DeadLetter", "QueuedJob"]
 _NODE: Final = "app-tester"
 _STATES: Final = ("ready", "in_flight", "delayed", "parked")
 _PAGE: Final = 1_000
+_HOOKS_MS: Final = 60_000
 _decode: Final = msgspec.json.decode
 
 
@@ -78,7 +79,7 @@ class AppTester:
     """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a Redis in
     memory; afterwards it is as before.
 
-    Leases are taken for a day, as if heartbeats renewed them. Handlers of processes run in threads of the test.
+    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if heartbeats renewed them. Handlers of processes run in threads of the test.
     """
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:
@@ -96,6 +97,12 @@ class AppTester:
         blocking = Client(node=_NODE, wire=ThreadWire(wire, asyncio.get_running_loop()))
         timers = self.timers if any(isinstance(task, TimerTask) for task in self.app.handlers.values()) else None
         await self._stack.enter_async_context(self.app.through(self.client, blocking, timers=timers))
+        try:
+            await self.app.hooks.start(self.timing, _HOOKS_MS)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._stack.push_async_callback(self.app.hooks.stop, self.timing, _HOOKS_MS)
         await self.app.declare()
         self._posts = [
             _Post(task, self._side(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()

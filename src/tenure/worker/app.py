@@ -22,6 +22,7 @@ from tenure.worker.declare import declare
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
 from tenure.worker.hints import check_named
+from tenure.worker.hooks import Hook, Hooks
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import Knobs, TaskKnobs
@@ -41,6 +42,7 @@ __all__ = ["App", "TaskDecorator", "TimerDecorator"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+H = TypeVar("H", bound=Hook)
 
 TASKS_MAX: Final = 1_000
 
@@ -100,6 +102,7 @@ class App:
         self._tls = tls
         self._settings = client_settings
         self._handlers: dict[str, Handler[Any]] = {}
+        self._hooks = Hooks()
         self._periodics: dict[str, Periodic] = {}
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
@@ -125,6 +128,23 @@ class App:
     def periodics(self) -> MappingProxyType[str, Periodic]:
         """The schedules by queue."""
         return MappingProxyType(self._periodics)
+
+    @property
+    def hooks(self) -> Hooks:
+        """What `on_startup` and `on_shutdown` added."""
+        return self._hooks
+
+    def on_startup(self, hook: H) -> H:
+        """Decorate a function without arguments, async or plain, that runs once in each process that runs handlers,
+        before its first job. One that fails ends the worker. Raises Invalid for what is no such function.
+        """
+        self._hooks.on_startup(hook)
+        return hook
+
+    def on_shutdown(self, hook: H) -> H:
+        """Decorate what runs once in each such process after its last job; the last one declared runs first."""
+        self._hooks.on_shutdown(hook)
+        return hook
 
     def task(self, queue: str, *, type: str | None = None, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
         """Decorate the function that handles the jobs of ``queue``: ``()``, ``(payload)`` or ``(payload, ctx)``.

@@ -80,7 +80,7 @@ class Children:
                 self.missing_count += 1
                 if child in self._idle:
                     self._idle.remove(child)
-                await child.close()
+                await child.leave(self._timing, self._settings.shutdown_ms)
 
     def _pause_ms(self, failures: int) -> float:
         bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures + 1, 32)

@@ -143,11 +143,9 @@ class Handling:
             ctx.logger.warning("failed: %r", error, exc_info=exc_info_of(error))
         if job.settled or ctx.lost:
             return None
-        failures = (
-            await failures_of(job, self._side, retries=options.retries)
-            if failed and options.policy is AckPolicy.NACK_ON_ERROR
-            else 0
-        )
+        failures: int | None = 0
+        if failed and options.policy is AckPolicy.NACK_ON_ERROR:
+            failures = await failures_of(job, self._side, retries=options.retries)
         if failures is None:
             return None
         return verdict_of(

@@ -37,8 +37,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Nacks in flight per queue; each reason and delay needs one of its own."""
     settle_retry_ms: int = 1_000
     """The longest wait before a verdict is sent again; repeated while the lease may live."""
+    startup_ms: int = 60_000
+    """How long the startup hooks may take together before the worker gives up."""
+    shutdown_ms: int = 10_000
+    """How long the shutdown hooks may take together before the worker ends without them."""
     child_start_ms: int = 30_000
-    """How long a process for CPU-bound handlers may take to import the app."""
+    """How long a process for CPU-bound handlers may take to import the app and run its startup hooks."""
     frame_bytes_max: int = 16 << 20
     """The largest message to or from such a process."""
 

@@ -1,7 +1,8 @@
 """The process that works at the queues of an app: all runners, the schedule, signals, and the end.
 
-start     declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
+start     run the startup hooks; declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
 SIGTERM   take no more, give back what was not begun, let running jobs finish; after `drain_ms` give back the rest
+          then run the shutdown hooks
 again     give everything back at once
 """
 
@@ -84,13 +85,25 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until `stop`. Raises Denied, Conflict or Invalid where the queues cannot be worked at."""
+        """Work until `stop`. Raises StartupFailed, and Denied, Conflict or Invalid where the queues cannot be worked
+        at.
+        """
         async with AsyncExitStack() as stack:
             keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
             stack.push_async_callback(self._close_app)
             if self._metrics_port is not None:
                 stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)
-            await self._work(keepers)
+            if await self._started():
+                stack.push_async_callback(self._shut_down)
+                await self._work(keepers)
+
+    async def _started(self) -> bool:
+        """Run the startup hooks; False where the worker was stopped meanwhile."""
+        return await unless(self._stopping, self.app.hooks.start(self._timing, self._settings.startup_ms))
+
+    async def _shut_down(self) -> None:
+        """Run the shutdown hooks, unless somebody is in a hurry; the app can still put."""
+        await unless(self._hurry, self.app.hooks.stop(self._timing, self._settings.shutdown_ms))
 
     async def _close_app(self) -> None:
         """Send what handlers have put, in as long as the last verdicts may take, unless somebody is in a hurry."""
