@@ -79,7 +79,8 @@ class AppTester:
     """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a Redis in
     memory; afterwards it is as before.
 
-    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if heartbeats renewed them. Handlers of processes run in threads of the test.
+    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if
+    heartbeats renewed them. Handlers of processes run in threads of the test.
     """
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, c
 import msgspec
 
 from tenure.client.client import AsyncClient
-from tenure.client.endpoint import endpoint_of
+from tenure.client.endpoint import Endpoint, endpoint_of
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
@@ -107,6 +107,11 @@ class App:
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
         self._timers = AppTimers(redis, timers, node=node)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server's address and the key that is sent to it."""
+        return self._endpoint
 
     @property
     def url(self) -> str:

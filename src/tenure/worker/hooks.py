@@ -86,7 +86,7 @@ _VARIABLE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 
 async def _called(hook: Hook) -> None:
-    result = await hook() if inspect.iscoroutinefunction(hook) else await _in_thread(hook)  # type: ignore[misc]
+    result = await hook() if inspect.iscoroutinefunction(hook) else await _in_thread(hook)
     if inspect.isawaitable(result):
         await result
 

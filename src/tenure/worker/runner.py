@@ -118,6 +118,11 @@ class Runner:
         self._on_places()
         return [self._beating, self._source.start()]
 
+    @property
+    def is_able(self) -> bool:
+        """Whether handlers can be run at all; not while no process for them starts."""
+        return self._places.is_able
+
     # In
 
     async def _deliver(self, jobs: list[HeldJob], claimed_wall_ms: int) -> None:
