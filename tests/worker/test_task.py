@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 from tenure.errors import Invalid
@@ -170,6 +171,26 @@ async def test_a_payload_that_the_handler_would_not_take_is_refused_where_it_is_
         with pytest.raises(Invalid):
             await asyncio.to_thread(ship.blocking.put, payload)
         assert list(line.broker.topics().items) == [], "nothing was sent"
+
+
+class Model(pydantic.BaseModel):
+    to: str
+    ages: list[int] = []
+
+
+async def test_a_pydantic_payload_is_refused_by_the_name_of_its_field():
+    app = fresh_app()
+
+    @app.task("models")
+    async def take(job: Model) -> None: ...
+
+    async with lines(app) as line:
+        assert await take.put(Model(to="ada", ages=[3])) == 1
+        for payload in ({"to": "ada", "ages": [1, "x"]}, Model.model_construct(to="ada", ages=[1, "x"])):
+            with pytest.raises(Invalid, match="ages.1: Input should be a valid integer") as refused:
+                await take.put(payload)  # type: ignore[arg-type]
+            assert refused.value.detail["field"] == "ages.1"
+        assert len(await line.claimed("models")) == 1
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def _encode_other(value: Any) -> Any:
     serializer = getattr(value, "__pydantic_serializer__", None)
     if serializer is None:
         raise TypeError(f"objects of type {type(value).__name__} are not supported")
-    return msgspec.Raw(serializer.to_json(value))
+    return msgspec.Raw(serializer.to_json(value, warnings=False))  # what does not fit is refused as such
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
