@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,21 @@ def start(tmp_path: Path, remote: Remote) -> Iterator[Start]:
     for child in children:
         if child.poll() is None:
             child.kill()
-        child.communicate()
+    # Workers outlive a supervisor that is killed, until they have drained; they hold its pipes.
+    for pid in living_in(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    for child in children:
+        child.communicate(timeout=60)
+
+
+def living_in(folder: Path) -> list[int]:
+    """The processes that run in a folder, which is that of one test."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == folder:
+                found.append(int(process.name))
+    return found
 
 
 def write(folder: Path, remote: Remote, queue: str) -> None:
