@@ -21,8 +21,6 @@ SETTINGS = WorkerSettings(restart_min_ms=1_000, restart_max_ms=8_000, drain_ms=2
 class FakeProcess:
     """A worker without a process: ends when the test says so, or when it is killed."""
 
-    pid = 1
-
     def __init__(self) -> None:
         self.heard: list[int] = []
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -45,9 +45,6 @@ _NOT_STARTED: Final = 3
 class Started(Protocol):
     """A worker process."""
 
-    @property
-    def pid(self) -> int: ...
-
     def send_signal(self, signal: int) -> None: ...
 
     async def wait(self) -> int: ...
