@@ -218,6 +218,7 @@ async def test_fault_49_too_many_that_wait_are_told_in_the_stream(clock: ManualC
         second = await listen(site)
         error = await second.next()
         assert (error["data"]["code"], error["data"]["detail"]["limit"]) == (429, "waiters_max")
+        assert "raise the broker's setting waiters_max" in error["data"]["message"]
         await second.end()
         await first.hang_up()
 

@@ -34,10 +34,18 @@ def test_tasks_are_found_by_their_queue_and_a_queue_has_one():
 
 
 def test_a_decorator_without_its_parentheses_is_refused_where_it_stands():
-    with pytest.raises(Invalid, match="topic name"):
+    with pytest.raises(Invalid, match=r'needs a name in parentheses: @app\.task\("send"\)'):
 
         @fresh_app().task  # type: ignore[arg-type]
         async def send(job: int) -> None: ...
+
+    with pytest.raises(Invalid, match=r"@app\.periodic"):
+
+        @fresh_app().periodic  # type: ignore[arg-type]
+        async def tick(job: int) -> None: ...
+
+    with pytest.raises(Invalid, match="topic name"):
+        fresh_app().task("no spaces")
 
 
 def test_a_periodic_task_is_a_task_with_a_schedule_and_a_tick():

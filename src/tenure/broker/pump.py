@@ -93,7 +93,11 @@ class Pump:
         """One more may wait. Raises Overloaded."""
         limit = self.engine.settings.waiters_max
         if self.coordinator.waiting + sum(map(len, self.readings.values())) >= limit:
-            raise Overloaded(f"{limit} callers are waiting already", limit="waiters_max", max=limit)
+            raise Overloaded(
+                f"{limit} callers are waiting already: try again later, or raise the broker's setting waiters_max",
+                limit="waiters_max",
+                max=limit,
+            )
 
     def clamp_wait(self, wait_ms: int) -> int:
         """How long a caller may wait, held within the limit."""

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tenure.cli import screen
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, clean, count, seqs_shown, short, size, when
@@ -35,7 +35,7 @@ def inspect(
     data: Annotated[
         Path | None, typer.Option("--data", help="Read this data directory instead; no server is needed.")
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

@@ -42,7 +42,7 @@ def put(
     *,
     tag: str | None = None,
     meta: Any = None,
-    delay_ms: int = 0,
+    delay_ms: int | None = None,
     deliver_at: int | None = None,
     unique_key: str | None = None,
     idempotency_key: str | None = None,
@@ -57,7 +57,7 @@ def put(
         data=json_text(data),
         tag=tag,
         meta=None if meta is None else _meta(meta),
-        delay_ms=delay_ms,
+        delay_ms=delay_ms or 0,
         deliver_at=deliver_at,
         unique_key=unique_key,
     )

@@ -233,7 +233,12 @@ class _Work(Coroutine[Any, Any, Response]):
 
 def _check_cap(count: int, maximum: int, limit: str) -> None:
     if 0 < maximum <= count:
-        raise Overloaded(f"{count} are open already: close one, or try again", limit=limit, max=maximum)
+        what = "streams" if limit.startswith("streams") else "requests"
+        raise Overloaded(
+            f"{count} {what} are open already: close one, try again later, or raise the server's setting {limit}",
+            limit=limit,
+            max=maximum,
+        )
 
 
 def _bearer(request: Request) -> str | None:

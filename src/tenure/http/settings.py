@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.core.names import shown
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
@@ -26,7 +27,8 @@ __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
 
 GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings, "export": ExportSettings}
 _PREFIX = "TENURE_"
-_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS"}
+# What the server reads by itself, and what clients, commands and workers read.
+_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS", URL_VARIABLE, KEY_VARIABLE, "TENURE_NODE"}
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,7 +86,8 @@ class Sessions:
         self._forget_idle()
         if 0 < self._sessions_max <= len(self):
             raise Overloaded(
-                f"{len(self)} watch sessions are there already: try again once some are given up",
+                f"{len(self)} watch sessions are there already: try again once some are given up, or raise the"
+                " server's setting watch_sessions_max",
                 limit="watch_sessions_max",
                 max=self._sessions_max,
             )
