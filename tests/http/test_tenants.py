@@ -43,6 +43,12 @@ CALLS: dict[str, list[tuple[str, Any]]] = {
         ("/v0/topics/blue.new", {}),
         ("/v0/topics/red.q", {}),
     ],
+    "PATCH /v0/topics/:topic": [
+        (T, {"lease_ms": 1_000}),
+        (T, {"dead_letter": "red.letters"}),
+        ("/v0/topics/blue.none", {}),
+        ("/v0/topics/red.q", {}),
+    ],
     "GET /v0/topics/:topic": [(T, None), ("/v0/topics/blue.none", None), ("/v0/topics/red.q", None)],
     "DELETE /v0/topics/:topic": [
         *((f"/v0/topics/blue.{name}", None) for name in ("q", "in", "a", "c", "none")),
