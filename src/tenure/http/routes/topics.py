@@ -19,6 +19,8 @@ from tenure.http.schemas import ConfigBody, config_fields
 __all__ = ["ROUTES"]
 
 _PAGE_SIZE = 100
+_LOOKED_MAX = 10_000
+"""How many names one page of a search by ``contains`` looks at: it may be short, or empty, and go on."""
 _config = Reader(ConfigBody, optional=True)
 
 
@@ -49,15 +51,19 @@ def list_topics(context: Context, call: Call) -> Response:
     """Topics by name, those that the caller may see."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
-    prefix, cursor = query.text("prefix") or "", query.text("cursor")
+    prefix, contains, cursor = query.text("prefix") or "", query.text("contains") or "", query.text("cursor")
     broker = context.broker
     names: list[str] = []
+    looked = 0
     while True:
         page = broker.topics(prefix=prefix, limit=size - len(names), cursor=cursor)
-        names += (name for name in page.items if visible(call, name))
+        seen = [name for name in page.items if visible(call, name)]
+        names += (name for name in seen if contains in name)
+        looked += len(seen)
         cursor = page.next_cursor
-        # A cursor is given out only behind a name that is shown: it tells nothing about others.
-        if cursor is None or len(names) == size:
+        # A cursor is given out only behind a name that the caller may see: it tells nothing about others.
+        tired = looked >= _LOOKED_MAX and seen[-1:] == page.items[-1:]
+        if cursor is None or len(names) == size or tired:
             break
     fields: dict[str, Any] = {"topics": [topic_fields(broker.topic(name, touch=False)) for name in names]}
     if query.flag("meters", False):
