@@ -37,7 +37,7 @@ _SEQS_MAX = 20_000
 def strip(engine: Engine, name: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
     """A queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
-    Parked jobs take part in no order and are shown apart. ``next`` is the job that is next in line, or None, wherever it
+    Parked jobs stand in no line and are shown apart. ``next`` is the job that is next in line, or None, wherever it
     lies. Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or
     None.
     """

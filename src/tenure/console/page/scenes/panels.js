@@ -4,6 +4,7 @@ import { h, say, swap } from "../dom.js";
 import { hueOf } from "../ids.js";
 import { jobPanel } from "../widgets/job.js";
 import { letters } from "../widgets/letters.js";
+import { parkedShelf } from "../widgets/parked.js";
 import { strip } from "../widgets/strip.js";
 import { workers } from "../widgets/workers.js";
 
@@ -16,10 +17,11 @@ export function queuePanel(label, { store, actors }) {
   const job = jobPanel(store.topic, { actions: () => [], onClose: () => job.close(), now: () => store.now() });
   const off = (deed, words) => h("button", { type: "button", disabled: true }, words); // in a scene the steps act
   const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off });
+  const shelf = parkedShelf({ onOpen: (seq) => job.open(seq) });
   const counts = h("span", { class: "hint counts" });
   const status = h("p", { class: "bad", hidden: true });
   const head = h("div", { class: "row head" }, h("h2", {}, label), h("span", { class: "hint" }, "the head is on the left"), h("span", { class: "spring" }), counts);
-  const element = h("section", { class: "card strip scene-queue", "aria-label": label }, head, status, lane.element, crew.element, job.element);
+  const element = h("section", { class: "card strip scene-queue", "aria-label": label }, head, status, lane.element, shelf.element, crew.element, job.element);
   element.addEventListener("keydown", (event) => event.key === "Escape" && job.close());
   let drawn = 0;
   return {
@@ -32,6 +34,7 @@ export function queuePanel(label, { store, actors }) {
       const now = store.now();
       lane.draw(state, { now, calm: store.rows - drawn > CALM_ROWS, rate: store.rates.rate("produced", now) });
       drawn = store.rows;
+      shelf.draw(state, now);
       crew.draw(state, actors, now);
       say(counts, Object.entries(STATES).map(([key, words]) => `${state.counts[key]} ${words}`).filter((words) => !words.startsWith("0 ")).join(" · ") || "empty");
     },
