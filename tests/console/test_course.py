@@ -11,11 +11,27 @@ import httpx
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console
-from tests.http.serving import serving
+from tests.http.serving import Running, serving
 
 SCENES = ["async", "queue-or-log", "head-and-tail", "competing", "ack", "nack", "poison"]
 SCOPES = "reader:read,producer:read+write"
 PATIENCE_S = 30
+# What a viewer sees come and go: the lines that are marked, and the chips that fly.
+WITNESS = """() => {
+    window.witnessed = { lines: [], chips: [] };
+    const scene = document.querySelector(".scene");
+    new MutationObserver((changes) => {
+        for (const { target, addedNodes } of changes) {
+            if (target.ariaCurrent) {
+                const at = [...target.parentElement.children].indexOf(target) + 1;
+                window.witnessed.lines.push(`${target.closest("[data-listing]").dataset.listing} ${at}`);
+            }
+            for (const node of addedNodes)
+                if (node.classList?.contains("flying"))
+                    window.witnessed.chips.push(`${node.className.replace("flying ", "")} ${node.textContent}`);
+        }
+    }).observe(scene, { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-current"] });
+}"""
 
 
 def enter(console: Console, scene: str) -> None:
@@ -59,7 +75,10 @@ def job(client: httpx.Client, topic: str, seq: int) -> Any:
     return client.get(f"/v0/topics/{topic}/jobs/{seq}")
 
 
-def test_the_first_seven_scenes_play_to_their_end_and_leave_nothing(console: Console, client: httpx.Client):
+def test_the_first_seven_scenes_play_to_their_end_and_leave_nothing(
+    make_console: Callable[..., Console], server: Running, client: httpx.Client
+):
+    console = make_console(server.url, reduced_motion="reduce")
     for scene in SCENES:
         enter(console, scene)
         assert scratch(client), scene
@@ -81,7 +100,11 @@ def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(consol
     expect(console.cells()).to_have_count(2)
     step(console, "Start w2")
     expect(console.cell(2)).to_have_attribute("data-node", "w2")
+    step(console, "Ack #2 as w1")
+    expect(console.page.locator(".refusal")).to_have_text("✕ w1: ack #2 → 412 precondition_failed")
+    expect(console.cell(2)).to_have_attribute("data-node", "w2")
     step(console, "Crash w2")
+    expect(console.page.locator(".refusal")).to_be_hidden()
     expect(console.cells("ready")).to_have_count(2)
     expect(console.cells().first).to_have_attribute("data-seq", "2")
     expect(console.worker("w2")).to_have_count(0)
@@ -91,6 +114,44 @@ def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(consol
     step(console, "Crash w3")
     assert job(client, topic, 2).status_code == 404
     expect(console.page.locator(".told")).to_contain_text("#2 is lost")
+    expect(console.page.get_by_role("listitem", name="Job 2, lost")).to_be_visible()
+    expect(console.page.locator(".scene-queue .counts")).to_have_text("1 available · 1 lost")
+
+
+def test_the_code_of_the_ack_scene_follows_the_steps_and_jobs_and_acks_travel(console: Console):
+    enter(console, "ack")
+    expect(console.page.locator(".previously")).to_contain_text("exactly one of the workers")
+    console.page.evaluate(WITNESS)
+    for label in ("Produce three jobs", "Claim as w1", "Ack as w1", "Start w2", "Ack #2 as w1", "Crash w2"):
+        step(console, label)
+    step(console, "Claim with auto-ack")
+    step(console, "Crash w3")
+    lines: list[str] = console.page.evaluate("window.witnessed.lines")
+    leased = ["Broker.lease 2", "Broker.lease 3", "Broker.lease 4"]
+    acked = ["Worker.process 3", "Worker.process 4", "Broker.ack 2", "Broker.ack 5", "Broker.ack 7"]
+    refused, crashed = ["Broker.ack 2", "Broker.ack 5", "Broker.ack 6"], ["Worker.process 5", "Worker.process 6"]
+    lost = ["Broker.lease 2", "Broker.lease 5", "Broker.lease 6", "Worker.process 3"]
+    assert lines == [*leased, *acked, *leased, "Worker.process 3", *refused, *crashed, *lost]
+    expect(console.page.locator(".code [aria-current]")).to_have_text("        do_the_work(job.data)")
+    chips: list[str] = console.page.evaluate("window.witnessed.chips")
+    made, first, ack = ["job #1", "job #2", "job #3"], "job #1", "good ack #1"
+    assert chips == [*made, first, ack, "job #2", "bad ack #2", "bad #2", "job #2", "bad #2"]
+
+
+def test_the_strip_of_a_scene_is_in_the_middle_with_the_producer_above_the_workers_at_its_right(
+    make_console: Callable[..., Console], server: Running
+):
+    console = make_console(server.url, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    enter(console, "ack")
+    console.page.evaluate(WITNESS)
+    for label in ("Produce three jobs", "Claim as w1", "Ack as w1", "Start w2"):
+        step(console, label)
+    boxes = [console.page.locator(f".scene-queue {part}").bounding_box() for part in (".lane", ".actor")]
+    boxes += [console.worker(node).bounding_box() for node in ("w1", "w2")]
+    lane, producer, first, second = (box or {} for box in boxes)
+    assert all(lane["x"] + lane["width"] <= box["x"] for box in (producer, first, second))
+    assert producer["y"] < first["y"] < second["y"]
+    assert console.page.evaluate("window.witnessed.chips") == [], "whoever wants no motion gets none"
 
 
 def test_a_scene_says_so_where_the_broker_did_something_else(console: Console, client: httpx.Client):

@@ -23,7 +23,8 @@ for line in urllib.request.urlopen(sys.argv[1]):
 """
 CUT = """() => [...document.querySelectorAll(".strip .cell[data-seq]")].filter((cell) => {
     const seq = cell.querySelector(".seq");
-    return seq.textContent.replace("#", "") !== cell.dataset.seq || seq.offsetWidth > cell.clientWidth;
+    return seq.textContent.replace("#", "") !== cell.dataset.seq || seq.offsetWidth > cell.clientWidth
+        || seq.scrollWidth > seq.clientWidth;
 }).map((cell) => cell.dataset.seq)"""
 SHOWS = """(jobs) => {
     const cells = [...document.querySelectorAll(".strip .cell[data-seq]")].slice(0, jobs.length);
