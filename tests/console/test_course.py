@@ -146,10 +146,10 @@ def test_the_strip_of_a_scene_is_in_the_middle_with_the_producer_above_the_worke
     console.page.evaluate(WITNESS)
     for label in ("Produce three jobs", "Claim as w1", "Ack as w1", "Start w2"):
         step(console, label)
-    boxes = [console.page.locator(f".scene-queue {part}").bounding_box() for part in (".lane", ".actor")]
+    boxes = [console.page.locator(f".scene-queue {part}").bounding_box() for part in (".middle", ".actor")]
     boxes += [console.worker(node).bounding_box() for node in ("w1", "w2")]
-    lane, producer, first, second = (box or {} for box in boxes)
-    assert all(lane["x"] + lane["width"] <= box["x"] for box in (producer, first, second))
+    middle, producer, first, second = (box or {} for box in boxes)
+    assert all(middle["x"] + middle["width"] <= box["x"] for box in (producer, first, second))
     assert producer["y"] < first["y"] < second["y"]
     assert console.page.evaluate("window.witnessed.chips") == [], "whoever wants no motion gets none"
 
@@ -198,7 +198,7 @@ def test_queues_of_a_scene_are_not_among_the_queues(
     other.page.goto(other.url)
     expect(other.page.locator('[data-queue="real"]')).to_be_visible()
     expect(other.page.locator('[data-queue^="scratch."]')).to_have_count(0)
-    other.page.get_by_label("Filter queues by prefix").fill("scratch.")
+    other.page.get_by_label("Search queues").fill("scratch.")
     expect(other.page.locator('[data-queue^="scratch.poison."]')).to_have_count(1)
     enter(other, "queue-or-log")
     step(other, "Append to both")
@@ -215,7 +215,7 @@ def test_a_key_without_the_scopes_is_told_which_and_gets_the_words(
         console.button("Open the console").click()
         told = console.page.locator(".told")
         expect(told).to_contain_text("This key lacks the scope write and admin and delete.")
-        expect(console.page.locator(".script li")).to_have_count(7)
+        expect(console.page.locator(".script li")).to_have_count(8)
         expect(console.page.get_by_role("img", name="A claim goes from the queue to a worker")).to_be_visible()
         expect(console.page.locator(".teller button:visible")).to_have_count(0)
         console.page.evaluate("sessionStorage.setItem('tenure.key', 'producer')")

@@ -38,7 +38,6 @@ export function queuePanel(label, { store, actors, producer: has }) {
   let drawn = 0;
   return {
     element,
-    heard: (row) => travels.heard(row),
     /** Show that the broker turned an ack down: `{node, seq, words}`; null takes it away. */
     refused(found) {
       refusal.hidden = found === null;
@@ -51,13 +50,13 @@ export function queuePanel(label, { store, actors, producer: has }) {
       say(status, store.status === "gone" ? "The scratch queue is not there any more: start over." : "The connection is lost; trying again …");
       if (state === null) return;
       const now = store.now();
-      travels.beforeDraw();
+      travels.beforeDraw(state);
       lane.draw(state, { now, calm: store.rows - drawn > CALM_ROWS, rate: store.rates.rate("produced", now) });
       drawn = store.rows;
       shelf.draw(state, now);
       crew.draw(state, actors, now);
       graves.draw(actors.graves);
-      travels.afterDraw(actors.graves);
+      travels.afterDraw(actors);
       say(counts, countWords(state.counts, actors.graves.length));
     },
     tick() {

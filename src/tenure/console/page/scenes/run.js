@@ -33,7 +33,7 @@ export class Run {
       return [];
     }
     for (const [key, topic] of this.topics)
-      if (this.#kind(key, topic) === "strip") this.#stores[key] = new QueueStore(this.names[key], { onChange: this.onChange, onRow: (row) => this.#queues[key]?.heard(row) });
+      if (this.#kind(key, topic) === "strip") this.#stores[key] = new QueueStore(this.names[key], { onChange: this.onChange });
     const heard = { onChange: this.onChange, onLine: this.onLine, onRefused: (key, found) => this.#queues[key]?.refused(found) };
     this.world = new World({ names: this.names, stores: this.#stores, signal: this.#stop.signal, ...heard });
     this.#panels = this.topics.map(([key, topic]) => this.#panel(key, topic)).filter(Boolean);
