@@ -73,7 +73,9 @@ def test_queues_are_sorted_by_any_figure_and_then_by_name(page: Page):
         {"topic": name, "queue": {"ready": ready, "oldest_ready_ms": age}}
         for name, ready, age in (("b", 3, 9), ("c", 0, 50), ("a", 3, 20))
     ]
-    orders = run(page, "directory.js", "['name', 'ready', 'oldest'].map((o) => m.sorted(x, o).map((q) => q.topic))", queues)
+    orders = run(
+        page, "directory.js", "['name', 'ready', 'oldest'].map((o) => m.sorted(x, o).map((q) => q.topic))", queues
+    )
     assert orders == [["a", "b", "c"], ["a", "b", "c"], ["a", "b", "c"]]
 
 

@@ -7,10 +7,12 @@ import { warnings } from "../warnings.js";
 import { drawAlarms } from "./alarms.js";
 import { sparkline } from "./sparkline.js";
 
-const KEPT = 60;
+const KEPT_MS = 60_000;
+const KEPT_MAX = 120;
 
-/** One queue's last minute. */
+/** One queue's last minute, a sample at every look. */
 class History {
+  times = [];
   depth = [];
   ages = [];
   into = [];
@@ -21,17 +23,19 @@ class History {
     const done = topic.head_seq - topic.count;
     if (this.#last !== null) {
       const seconds = Math.max((at - this.#last.at) / 1000, 0.1);
-      this.#push(this.into, Math.max(0, topic.head_seq - this.#last.head) / seconds);
-      this.#push(this.out, Math.max(0, done - this.#last.done) / seconds);
+      this.into.push(Math.max(0, topic.head_seq - this.#last.head) / seconds);
+      this.out.push(Math.max(0, done - this.#last.done) / seconds);
     }
-    this.#push(this.depth, topic.queue.ready);
-    this.#push(this.ages, topic.queue.oldest_ready_ms);
+    this.times.push(at);
+    this.depth.push(topic.queue.ready);
+    this.ages.push(topic.queue.oldest_ready_ms);
     this.#last = { at, head: topic.head_seq, done };
+    while (at - this.times[0] > KEPT_MS || this.times.length > KEPT_MAX) for (const list of [this.times, this.depth, this.ages, this.into, this.out]) list.shift();
   }
 
-  #push(list, value) {
-    list.push(value);
-    if (list.length > KEPT) list.shift();
+  /** How far two samples are apart. */
+  get seconds() {
+    return this.times.length < 2 ? 1 : (this.times.at(-1) - this.times[0]) / (this.times.length - 1) / 1000;
   }
 }
 
@@ -70,8 +74,8 @@ export function queueCard(topic) {
     history.add(found, at);
     for (const key of ["ready", "in_flight", "delayed", "dead_lettered"]) figures[key].set(short(queue[key]), whole(queue[key]), queue[key]);
     figures.oldest.set(queue.ready ? duration(queue.oldest_ready_ms) : "–");
-    depth.draw(history.depth);
-    flow.draw(history.out);
+    depth.draw(history.depth, history.seconds);
+    flow.draw(history.out, history.seconds);
     say(rates.into, perSecond(recent(history.into)));
     say(rates.out, perSecond(recent(history.out)));
     drawAlarms(alarms, warnings({ queue, meters, config, ages: history.ages }));
