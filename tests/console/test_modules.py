@@ -14,6 +14,9 @@ from tests.console.conftest import Console
 from tests.http.serving import Running
 
 
+LEASE = {"lease_id": "l", "node": "w", "since": 0, "deadline": 9, "held": 5, "seqs": [1, 2, 3, 4, 5]}
+
+
 @pytest.fixture
 def page(console: Console) -> Page:
     console.page.goto(console.url)
@@ -143,3 +146,30 @@ def test_the_fold_asks_for_a_look_where_a_row_does_not_say_enough(page: Page):
     assert run(page, "fold.js", after, [snapshot, [claimed, late]]) == [True, 0, 2, [1, 2], 5]
     many = {"event": "produced", "ts": 3, "runs": [3, 5_000]}
     assert run(page, "fold.js", after, [snapshot, [many]]) == [True, 5_002, 0, [1, 2], None]
+
+
+def test_the_fold_knows_the_next_job_or_asks_for_a_look(page: Page):
+    snapshot = {
+        **{"topic": "q", "count": 9, "head_seq": 9, "leases": [], "leases_count": 0, "next_at": None, "parked": []},
+        "config": {"retry_backoff": None, "dlq_strategy": "skip"},
+        "queue": {"ready": 4, "in_flight": 5, "delayed": 0, "parked": 0, "dead_lettered": 0, "oldest_ready_ms": 0},
+        "head": [{"$seq": seq, "state": "in_flight", "deliveries": 1, "lease_id": "l"} for seq in (1, 2)],
+        "tail": [{"$seq": 9, "state": "ready", "deliveries": 0}],
+        "next": {"$seq": 6, "state": "ready", "deliveries": 0},
+    }
+    after = """(() => {
+        const state = m.fromSnapshot(x[0], { headMax: 2, tailMax: 1 });
+        for (const row of x[1]) m.fold(state, row);
+        return [m.nextJob(state)?.seq ?? null, state.unsure];
+    })()"""
+    claimed = {"event": "claimed", "ts": 1, "node": "w", "lease_id": "k", "deliveries": 1, "deadline": 9}
+    released = {"event": "released", "ts": 2, "node": "w", "lease_id": "l", "reason": "nack", "deliveries": 1}
+    for rows, expected in (
+        ([], [6, False]),
+        ([claimed | {"runs": [6, 1]}], [None, True]),
+        ([released | {"runs": [2, 1]}], [2, False]),
+        ([released | {"runs": [5, 1]}], [6, True]),
+        ([{"event": "produced", "ts": 3, "runs": [10, 1]}], [6, False]),
+    ):
+        found = run(page, "fold.js", after, [snapshot | {"leases": [LEASE], "leases_count": 1}, rows])
+        assert found == expected, rows

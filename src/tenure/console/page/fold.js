@@ -80,6 +80,7 @@ const FOLDS = {
       return;
     }
     each(row.runs, (seq) => state.cells.set(seq, freshCell(seq, row)));
+    if (!row.deliver_at) noteBeyond(state, row.runs[0]);
   },
 
   claimed(state, row, jobs) {
@@ -173,8 +174,14 @@ function letGo(state, row, jobs) {
   else each(row.runs, (seq) => lease.seqs.delete(seq), RUN_MAX);
 }
 
+/** A job behind the head can be claimed now: where it may be the next one, only a look tells. */
+function noteBeyond(state, seq) {
+  if (seq > state.headEnd && (state.next === null ? nextJob(state) === null : seq < state.next.seq)) state.unsure = true;
+}
+
 function back(state, row, change) {
   const none = { node: null, lease: null, since: null, deadline: null };
+  if (change.state === "ready") noteBeyond(state, row.runs[0]);
   known(state, row.runs, (cell) => Object.assign(cell, none, row.deliveries ? { deliveries: row.deliveries } : {}, change));
 }
 
