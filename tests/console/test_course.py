@@ -195,11 +195,12 @@ def test_a_tab_that_goes_away_takes_its_queues_along_and_a_dead_ones_are_swept(
 def test_queues_of_a_scene_are_not_among_the_queues(
     console: Console, make_console: Callable[..., Console], client: httpx.Client
 ):
-    client.put("/v0/topics/real", json={"type": "queue"}).raise_for_status()
+    client.put("/v0/topics/scribe", json={"type": "queue"}).raise_for_status()
     enter(console, "poison")
     other = make_console(console.url, viewport={"width": 360, "height": 740})
     other.page.goto(other.url)
-    expect(other.page.locator('[data-queue="real"]')).to_be_visible()
+    other.page.get_by_label("Search queues").fill("scr")
+    expect(other.page.locator('[data-queue="scribe"]')).to_be_visible()
     expect(other.page.locator('[data-queue^="scratch."]')).to_have_count(0)
     other.page.get_by_label("Search queues").fill("scratch.")
     expect(other.page.locator('[data-queue^="scratch.poison."]')).to_have_count(1)
