@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -80,6 +81,9 @@ def test_an_expired_lease_gives_its_job_back_though_nobody_asks(console: Console
     console.expect_counts(ready=1, in_flight=0)
     console.cell(1).click()
     expect(console.page.locator(".story")).to_contain_text("lease ran out")
+    expect(console.page.locator(".story time")).to_have_attribute(
+        "title", re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-])")
+    )
 
 
 def test_a_killed_worker_loses_its_jobs_at_once(console: Console, queue: Queue, server: Running):
