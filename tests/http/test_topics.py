@@ -241,6 +241,35 @@ async def test_topics_are_listed_in_pages(site: Site) -> None:
     assert (await site.get("/v0/topics?page_size=0&prefix=%63%2e1"))["topics"][0]["topic"] == "c.1"
 
 
+async def walk(site: Site, query: str) -> list[list[str]]:
+    """The names of a listing, page by page."""
+    pages, cursor = list[list[str]](), ""
+    while True:
+        reply = await site.get(f"/v0/topics?{query}{cursor}")
+        pages.append([topic["topic"] for topic in reply["topics"]])
+        if "next_cursor" not in reply:
+            return pages
+        cursor = f"&cursor={reply['next_cursor']}"
+
+
+async def test_topics_are_found_by_any_part_of_their_name(site: Site) -> None:
+    for name in ("a.mail", "b", "mail", "mail.dead", "x.Mail", "xmailx"):
+        await site.put(f"/v0/topics/{name}")
+    assert await walk(site, "contains=mail&page_size=2") == [["a.mail", "mail"], ["mail.dead", "xmailx"]]
+    assert await walk(site, "contains=mail&prefix=mail") == [["mail", "mail.dead"]]
+    assert await walk(site, "contains=%2email") == [["a.mail"]]
+    assert await walk(site, "contains=nothing&page_size=1") == [[]]
+
+
+async def test_a_search_looks_at_a_bounded_number_of_names_per_page(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.http.routes.topics._LOOKED_MAX", 3)
+    for name in "abcdefgh":
+        await site.put(f"/v0/topics/{name}")
+    assert await walk(site, "contains=g&page_size=2") == [[], ["g"]]
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -29,6 +29,7 @@ __all__ = ["dead_letter", "park", "redrive"]
 SPENT: Final = "max_deliveries"
 """Why a job died that was delivered often enough and never given back with a reason."""
 _WINDOW = 256
+_LOW = (1 << 64) - 1
 _decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -168,6 +169,9 @@ def redrive(
     ``to`` names another target; ``reaches`` tells which origins the caller may write to. Each job moves atomically, its
     provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
     that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one that is full.
+
+    A job that ``block_and_dlq`` parked and copied is one job: whichever of the two is redriven into the queue, the
+    parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
     """
     topic = engine.state.topic(name)
     settings = engine.settings
@@ -230,11 +234,43 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
             break
     batch, level = 0, Level.NOW
     if seqs:
-        batch = engine.commit(Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id, urgent=True)
-        level = LEVELS[topic.config.durability]
+        batch, level = _resume(engine, topic, seqs, now=now, reset=reset)
         engine.metrics.redriven += len(seqs)
-        engine.touched.add(topic)
     return Answer(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level, engine.gate)
+
+
+def _resume(engine: Engine, topic: Topic, seqs: list[int], *, now: int, reset: bool) -> tuple[int, int]:
+    """Make parked jobs claimable and remove their copies among the dead letters, in one batch."""
+    engine.pass_time(topic, now)
+    events: list[tuple[Event, int]] = [(Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id)]
+    level = LEVELS[topic.config.durability]
+    for letters, first, seq, count in _copies(engine, topic, seqs):
+        engine.pass_time(letters, now)
+        runs = [first, count]
+        removed = Redriven(now, letters.id, runs, engine.reader.weigh(letters, runs), reset, topic.id, seq)
+        events.append((removed, letters.id))
+        level = max(level, LEVELS[letters.config.durability])
+    batch = engine.commit_all(*events, urgent=True)
+    engine.touched.add(topic)
+    return batch, level
+
+
+def _copies(engine: Engine, topic: Topic, seqs: list[int]) -> list[tuple[Topic, int, int, int]]:
+    """The live copies of parked jobs, as runs that ascend on both sides: (topic, first letter, first job, count)."""
+    assert topic.queue is not None
+    found: list[tuple[Topic, int, int, int]] = []
+    for seq in seqs:
+        copy = topic.queue.copies.get(seq, 0)
+        letters, letter = engine.state.by_id.get(copy >> 64), copy & _LOW
+        if letters is None or letters.is_dead(letter):
+            continue
+        if found:
+            before, first, job, count = found[-1]
+            if (before, first + count, job + count) == (letters, letter, seq):
+                found[-1] = before, first, job, count + 1
+                continue
+        found.append((letters, letter, seq, 1))
+    return found
 
 
 def _send_back(
@@ -270,6 +306,7 @@ class _Origin(NamedTuple):
     """Where a dead letter came from, by its ``meta``."""
 
     topic: str
+    seq: int
     deliveries: int
     reason: str
 
@@ -283,8 +320,14 @@ def _origin(letter: Stored) -> _Origin | None:
     if not isinstance(source, str):
         return None
     deliveries, reason = _value(meta, "$dead_letter_deliveries"), _value(meta, "$dead_letter_reason")
+    seq = _value(meta, "$dead_letter_src_seq")
     known = isinstance(deliveries, int) and 0 < deliveries < 1 << 32
-    return _Origin(source, deliveries if known else 0, reason if isinstance(reason, str) else "")
+    return _Origin(
+        source,
+        seq if isinstance(seq, int) else 0,
+        deliveries if known else 0,
+        reason if isinstance(reason, str) else "",
+    )
 
 
 def _value(meta: dict[str, msgspec.Raw], key: str) -> Any:
@@ -318,6 +361,9 @@ def _move(
             code="topic_not_found",
             topic=target_name,
         )
+    # The link is the queue's own: a letter that somebody else wrote cannot un-park anything.
+    if target.queue is not None and target.queue.copies.get(origin.seq) == topic.id << 64 | letter.seq:
+        return _resume(engine, target, [origin.seq], now=now, reset=reset)
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
     appended = engine.appended(target.id, seq, [record], now=now)

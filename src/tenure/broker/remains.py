@@ -34,6 +34,7 @@ from tenure.core.events import (
     TopicPut,
 )
 from tenure.core.fold import fold
+from tenure.core.lease_folds import copies_of
 from tenure.core.piece import add_frame, replace_frames
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
@@ -54,13 +55,14 @@ class Remnant:
     everything about it was met from its creation, or from a snapshot, on.
     """
 
-    __slots__ = ("based", "declared", "gone", "held", "leased", "parked", "topic")
+    __slots__ = ("based", "copies", "declared", "gone", "held", "leased", "parked", "topic")
 
     def __init__(self, topic_id: int) -> None:
         self.topic = Topic(topic_id, "", DEFAULTS)
         self.held = BitMap64()
         self.gone = BitMap64()
         self.parked: dict[int, str] = {}
+        self.copies: dict[int, int] = {}
         self.based = self.declared = self.leased = False
 
     @property
@@ -115,6 +117,7 @@ class Remnant:
             self.gone |= snapshot.dead
         self.see(snapshot.head_seq)
         self.parked = dict(snapshot.queue.parked) if snapshot.queue is not None else {}
+        self.copies = dict(snapshot.queue.copies) if snapshot.queue is not None else {}
         self.based = True
 
 
@@ -181,10 +184,12 @@ class Remains:
                 topic.ttl_floor = max(topic.ttl_floor, above if event.reason != "cap" else 0)
             case DeadLettered() if event.action in ("park", "copy"):
                 remnant.parked.update(dict.fromkeys(each(event.runs), event.reason))
+                remnant.copies.update(copies_of(event))
             case Redriven() if not event.dest:
                 remnant.leased = True
                 for seq in each(event.runs):
                     remnant.parked.pop(seq, None)
+                    remnant.copies.pop(seq, None)
             case DeadLettered() | Redriven():
                 if whole or not event.dest:
                     remnant.bury(event.runs)

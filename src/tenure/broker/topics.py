@@ -12,7 +12,7 @@ from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page, TopicInfo
 from tenure.broker.room import Share, check_new_topic, check_share, read_config, read_patch
-from tenure.core.claim import ack_holes, ready_count
+from tenure.core.claim import ack_holes, next_ready, ready_count
 from tenure.core.config import TopicConfig, as_dict
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.names import check_topic_name
@@ -126,13 +126,8 @@ def _dead_count(engine: Engine, config: TopicConfig, queue: Queue) -> int:
 
 def _oldest_ready_ms(engine: Engine, topic: Topic, queue: Queue, wall_ms: int) -> int:
     """How long the next job to be handed out has been waiting; 0 when none is."""
-    if queue.reclaim:
-        seq = queue.reclaim.min()
-    else:
-        seq = max(queue.cursor, topic.floor)
-        while seq <= topic.visible_seq and (topic.is_dead(seq) or seq in queue.delayed or seq in queue.parked):
-            seq += 1
-    if seq > topic.visible_seq:
+    seq = next_ready(topic, queue)
+    if seq is None:
         return 0
     try:
         ts = engine.reader.records(topic, [seq, 1])[0].ts

@@ -110,6 +110,7 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
         assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
     assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
     _check_histories(queue)
+    assert queue.copies.keys() <= queue.parked.keys(), "a job that is not parked has a copy among the dead letters"
     assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
     assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
     _check_leases(queue)

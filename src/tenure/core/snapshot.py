@@ -53,6 +53,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     histories: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
     seasoned_max: int
+    copies: list[tuple[int, int, int]] = []
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -255,6 +256,7 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         list(queue.histories.items()),
         sorted(queue.uniques_by_seq.items()),
         queue.seasoned_max,
+        [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
     )
 
 
@@ -272,6 +274,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
         queue.delayed.update(entry & _LOW for entry in entries)
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
+    queue.copies = {seq: letters << 64 | letter for seq, letters, letter in snapshot.copies}
     queue.restore_histories(snapshot.histories)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}

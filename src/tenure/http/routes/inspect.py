@@ -61,8 +61,9 @@ def strip(context: Context, call: Call) -> Response:
     fields = context.broker.strip(
         topic, head=query.whole("head", _PAGE), tail=query.whole("tail", _TAIL), leases=query.whole("leases", _LEASES)
     )
-    for end in ("head", "tail"):
-        fields[end] = [_dressed(item) for item in fields[end]]
+    for part in ("head", "tail", "parked"):
+        fields[part] = [_dressed(item) for item in fields[part]]
+    fields["next"] = _dressed(fields["next"]) if fields["next"] is not None else None
     fields["config"] = shown_config(call, fields["config"])
     fields["event_id"] = streams_of(context).events.mark()
     return reply(call.request, fields)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,6 +22,9 @@ from tenure.http.shares import share_of
 __all__ = ["ROUTES"]
 
 _PAGE_SIZE = 100
+_LOOKED_AT_ONCE = 1_000
+_LOOKED_MAX = 10_000
+"""How many names one page of a search by ``contains`` looks at: it may be short, or empty, and go on."""
 _config = Reader(ConfigBody, optional=True)
 _patch = Reader(PatchBody)
 
@@ -72,17 +74,24 @@ def list_topics(context: Context, call: Call) -> Response:
     """Topics by name, those that the caller may see."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
-    prefix, cursor = query.text("prefix") or "", query.text("cursor")
+    prefix, contains, cursor = query.text("prefix") or "", query.text("contains") or "", query.text("cursor")
     broker = context.broker
-    found = visible_names(broker, call, prefix=prefix, cursor=cursor, page=size + 1)
-    names = list(islice(found, size + 1))
-    fields: dict[str, Any] = {"topics": [topic_fields(call, broker.topic(name, touch=False)) for name in names[:size]]}
+    names: list[str] = []
+    last, more = "", False
+    found = visible_names(broker, call, prefix=prefix, cursor=cursor, page=_LOOKED_AT_ONCE if contains else size + 1)
+    for looked, name in enumerate(found):
+        if more := len(names) == size or looked == _LOOKED_MAX:
+            break
+        last = name
+        if contains in name:
+            names.append(name)
+    fields: dict[str, Any] = {"topics": [topic_fields(call, broker.topic(name, touch=False)) for name in names]}
     if query.flag("meters", False):
         for about in fields["topics"]:
             if "queue" in about:
                 about["meters"] = _brief(broker.meters(about["topic"]))
-    if len(names) > size:  # given out behind a name that is shown: it says nothing about others
-        fields["next_cursor"] = cursor_of(names[size - 1])
+    if more:  # given out behind a name that the caller may see: it says nothing about others
+        fields["next_cursor"] = cursor_of(last)
     return reply(call.request, fields)
 
 
