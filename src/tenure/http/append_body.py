@@ -8,7 +8,6 @@ decoded and put back afterwards.
 
 from __future__ import annotations
 
-import re
 import secrets
 from typing import Final
 
@@ -19,6 +18,7 @@ from tenure.core.records import Record
 from tenure.core.surrogates import unveil, veil
 from tenure.errors import Invalid
 from tenure.http.body import check_json, check_wholes, invalid_body, twice
+from tenure.http.depth import DepthMeter
 from tenure.http.message import Request
 from tenure.http.schemas import AppendBody, ConfigBody, Key, Node, RecordBody
 
@@ -160,11 +160,6 @@ def _read_veiled(body: bytes, word: bytes, records_max: int) -> tuple[Append, li
 # Depth
 
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS: Final = b"[]{}"
-_OTHERS: Final = bytes(set(range(256)) - set(_BRACKETS))
-
-
 def _check_depths(datas: list[bytes]) -> None:
     for index, data in enumerate(datas):
         if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _is_deep(data):
@@ -172,10 +167,6 @@ def _check_depths(datas: list[bytes]) -> None:
 
 
 def _is_deep(data: bytes) -> bool:
-    """Every pass takes away the innermost brackets; valid JSON is nested as deep as it takes passes."""
-    brackets = _STRING.sub(b"", data).translate(None, _OTHERS)
-    for _ in range(DEPTH_MAX):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    return bool(brackets)
+    meter = DepthMeter()
+    meter.feed(data)
+    return meter.peak > DEPTH_MAX
