@@ -74,4 +74,4 @@ def test_depth_of_hostile_text_costs_little_more_than_parsing_honest_text(kind: 
             best = min(best, process_time() - start)
         return best
 
-    assert cost(depth, HOSTILE[kind]) < 20 * cost(json.loads, honest)
+    assert cost(depth, HOSTILE[kind]) < 3 * cost(json.loads, honest)

@@ -18,7 +18,7 @@ import msgspec
 from tenure.errors import Invalid
 from tenure.http.message import Request
 
-__all__ = ["U64_MAX", "Reader", "check_json", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
+__all__ = ["U64_MAX", "Reader", "check_media", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
 
 U64_MAX: Final = 2**64 - 1
 _MESSAGE_CHARS_MAX: Final = 300
@@ -46,7 +46,9 @@ class Reader(Generic[S]):
         body = request.body
         if not body and self._optional:
             return self._decode(b"{}")
-        check_json(request)
+        check_media(request)
+        if not is_plain_json(body):
+            raise Invalid("the body is not valid UTF-8")
         try:
             parsed = self._decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -67,8 +69,8 @@ class Reader(Generic[S]):
             raise Invalid(f"{field} is given twice: give it once", field=field)
 
 
-def check_json(request: Request) -> None:
-    """Raise Invalid unless the body is plain JSON text in UTF-8, by what its headers say and by its bytes."""
+def check_media(request: Request) -> None:
+    """Raise Invalid unless the body is plain JSON by what its headers say."""
     headers = request.headers
     if request.body or "content-type" in headers:
         kind = headers.get("content-type", "")
@@ -76,8 +78,6 @@ def check_json(request: Request) -> None:
             raise Invalid("send the body with content-type: application/json", code="unsupported_media_type")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Invalid("send the body without content-encoding", code="unsupported_media_type")
-    if not is_plain_json(request.body):
-        raise Invalid("the body is not valid UTF-8")
 
 
 def is_plain_json(body: bytes) -> bool:

@@ -28,6 +28,16 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bodies in memory over all connections; above it 429, before the rest is read."""
     chunk_overhead_bytes_max: int = 64 * KIB
     """Bytes of a chunked body that are not its content, beyond eight for each byte of content."""
+    append_fields_bytes_max: int = 64 * KIB
+    """What the body of an append has outside of its records; above it 413."""
+    record_fields_bytes_max: int = 8 * KIB
+    """What a record has beside ``data`` and ``meta``; above it 400."""
+    record_fields_max: int = 32
+    """Fields of a record above 4 KiB, those that the server does not know included; above it 400."""
+    append_whole_bytes_max: int = 512 * KIB
+    """An append's body is decoded at once up to this; a larger one is read in turns, and so is one that is odd."""
+    turn_ms: int = 5
+    """How long such a body is read before everything else on the loop gets its turn."""
 
     connections_max: int = 20_000
     """Connections at once; one more gets 503 and is closed."""
