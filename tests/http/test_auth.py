@@ -16,6 +16,7 @@ from tenure.http.auth import Gatekeeper, check_name, visible
 from tenure.http.hosts import HostCheck, host_of, is_loopback
 from tenure.http.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.message import Later, Request, Response, Send
+from tests.http.wire_support import handle
 
 
 def ring(text: str) -> KeyRing:
@@ -54,14 +55,14 @@ ROUTES = [
 def guarded(text: str = "", **caps: int) -> tuple[App, Gatekeeper]:
     keys = ring(text) if text else KeyRing()
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=not keys), **caps)
-    return App(None, ROUTES, admit=gate.admit, track=gate.track), gate
+    return App(None, ROUTES, admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track), gate
 
 
 def ask(app: App, path: str, *, method: str = "GET", token: str | None = None, query: str = "", **headers: str) -> Any:
     sent = {"host": "localhost:4000"} | {name.replace("_", "-"): value for name, value in headers.items()}
     if token is not None:
         sent["authorization"] = f"Bearer {token}"
-    return app.handle(Request(method, path, headers=sent, query=query))
+    return handle(app, Request(method, path, headers=sent, query=query))
 
 
 def status(*arguments: Any, **more: Any) -> int:
@@ -256,7 +257,7 @@ async def test_a_write_counts_until_it_is_durable():
     route = Route("GET", "/later", lambda *_: later, scopes=frozenset({"read"}))
     keys = ring("good")
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=False))
-    app = App(None, [route], admit=gate.admit, track=gate.track)
+    app = App(None, [route], admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track)
     ask(app, "/later", token="good")
     assert gate.requests.total() == 1
     made.future.set_result(None)

@@ -158,10 +158,10 @@ async def test_29_a_body_cut_half_way_reaches_nobody():
         peer.h2.send_headers(1, _head())
         peer.h2.send_data(1, b"x" * 100)
         await peer.flush()
-        await eventually(lambda: server.connections.body_bytes == 100)
+        await eventually(lambda: server.connections.bodies.held_bytes == 100)
         peer.h2.reset_stream(1)
         await peer.flush()
-        await eventually(lambda: server.connections.body_bytes == 0)
+        await eventually(lambda: server.connections.bodies.held_bytes == 0)
         assert bench.seen == []
 
 

@@ -17,7 +17,7 @@ from tenure.errors import Indeterminate
 from tenure.http.limits import WireLimits
 from tenure.http.message import Later, Request, Response
 from tenure.http.server import serve
-from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving, talk
+from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, post, serving, talk
 
 
 @on_both_loops
@@ -232,7 +232,7 @@ async def test_29_a_body_cut_half_way_reaches_nobody():
                 assert await peer.closed()
         await eventually(lambda: len(server.connections) == 0)
         assert bench.seen == []
-        assert server.connections.body_bytes == 0
+        assert server.connections.bodies.held_bytes == 0
 
 
 @on_both_loops
@@ -329,7 +329,7 @@ async def test_a_write_is_answered_once_it_is_durable_and_costs_no_task():
         answer = Answer(request.body, int(request.body), Level.SYNCED, gate)
         return Later(answer, lambda reply: Response(200, b"done " + reply))
 
-    server = await serve(handle, limits=WireLimits())
+    server = await serve(Welcome(handle), limits=WireLimits())
     async with server, await Peer.connect(server) as peer:
         tasks = len(asyncio.all_tasks())
         await peer.send(post(body=b"1") + post(body=b"2") + post(body=b"13") + post(body=b"4"))

@@ -38,7 +38,7 @@ def visible(call: Call, name: str) -> bool:
 
 
 class Gatekeeper:
-    """Given to an App as ``admit`` and ``track``.
+    """Given to an App as ``admit``, ``recheck``, ``start`` and ``track``.
 
     An empty ring means that there are no keys: then everybody may do everything, and the Host is checked instead. The
     caps per key hold for servers with keys; 0 turns a cap off.
@@ -81,11 +81,28 @@ class Gatekeeper:
             await asyncio.wait(list(self._tasks), timeout=timeout_s)
 
     def admit(self, route: Route, call: Call) -> None:
-        """Let a call through to its handler, or raise Denied (401, 403) or Overloaded (429)."""
+        """Let a request go on to its body, or raise Denied (401, 403) or Overloaded (429)."""
         request = call.request
         self.hosts.check(request.headers, navigable=not route.scopes and request.method in ("GET", "HEAD"))
+        self._authorize(route, call)
+        self._check_caps(route, call)
+
+    def recheck(self, route: Route, call: Call) -> None:
+        """Raise Denied where the keys have changed since the call was admitted and its own is not good any more."""
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+
+    def start(self, route: Route, call: Call) -> None:
+        """Let an admitted call through to its handler: since its head was read, its key may have been taken away and
+        others may have filled the caps. Raises as `admit` does.
+        """
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+        self._check_caps(route, call)
+
+    def _authorize(self, route: Route, call: Call) -> None:
         if route.scopes and self.ring:
-            key = self._key_of(route, request)
+            key = self._key_of(route, call.request)
             if not route.scopes <= key.scopes:
                 missing = sorted(route.scopes - key.scopes)
                 raise Denied(f"this key lacks the scope {' and '.join(missing)}", missing=missing)
@@ -93,7 +110,11 @@ class Gatekeeper:
             for part, name in call.names.items():
                 if part not in _NOT_NAMES:
                     check_name(call, name)
-            _check_cap(self.requests[key.id], self.requests_per_key_max, "requests_per_key_max")
+        call.ring = self.ring
+
+    def _check_caps(self, route: Route, call: Call) -> None:
+        if call.key is not None:
+            _check_cap(self.requests[call.key_id], self.requests_per_key_max, "requests_per_key_max")
         if route.sse:
             _check_cap(self.streams_open, self.streams_max, "streams_max")
             if call.key is not None:
