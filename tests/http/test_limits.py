@@ -105,16 +105,18 @@ async def test_34_what_a_body_sent_before_buys_it_no_time():
 
 @on_both_loops
 async def test_34_a_body_that_comes_at_the_least_rate_is_read_to_its_end():
-    async with serving(body_grace_ms=1_000, body_bytes_per_s_min=1_000) as (server, _):
-        async with await Peer.connect(server) as peer:
-            await peer.send(HEAD + b"content-length: 30000\r\n\r\n")
-            for _ in range(119):
-                held = server.connections.bodies.held_bytes
-                await peer.send(b"x" * 250)
-                await eventually(lambda: server.connections.bodies.held_bytes == held + 250)  # noqa: B023
-                pass_ms(server, 200)
+    limits = {"body_grace_ms": 1_000, "body_bytes_per_s_min": 1_000}
+    async with serving(**limits) as (server, _), await Peer.connect(server) as peer:
+        bodies = server.connections.bodies
+        await peer.send(HEAD + b"content-length: 30000\r\n\r\n")
+        for _ in range(119):
+            expected = bodies.held_bytes + 250
             await peer.send(b"x" * 250)
-            assert len((await peer.reply()).body) == 30_000
+            while bodies.held_bytes < expected:
+                await asyncio.sleep(0.001)
+            pass_ms(server, 200)
+        await peer.send(b"x" * 250)
+        assert len((await peer.reply()).body) == 30_000
 
 
 @on_both_loops
@@ -240,7 +242,11 @@ async def _limit(server: Server, data: bytes) -> str:
 
 @on_both_loops
 async def test_large_bodies_are_bounded_by_caller_and_together():
-    async with serving(**POOLS) as (server, bench), await Peer.connect(server) as one, await Peer.connect(server) as two:
+    async with (
+        serving(**POOLS) as (server, bench),
+        await Peer.connect(server) as one,
+        await Peer.connect(server) as two,
+    ):
         await one.send(_announce(b"one", 50_000, 49_000))
         await two.send(_announce(b"two", 40_000, 39_000))
         await eventually(lambda: server.connections.bodies.held_bytes == 88_000)
@@ -338,6 +344,23 @@ async def _stalled(server: Server) -> asyncio.Transport:
             if connection._pipeline.outlet.stalled:
                 return connection._transport
         await asyncio.sleep(0.001)
+
+
+@on_both_loops
+async def test_33_a_large_answer_buys_its_slow_reader_no_time():
+    async with serving(write_stall_ms=1_000, body_bytes_per_s_min=1_000) as (server, _):
+        peer = socket.create_connection(("127.0.0.1", server.port))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        peer.sendall((b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n") * 5)
+        await _stalled(server)
+        for _ in range(9):
+            pass_ms(server, 100)
+        assert server.connections.counts.slow_readers == 0
+        for _ in range(4):
+            pass_ms(server, 100)
+        assert server.connections.counts.slow_readers == 1
+        await eventually(lambda: len(server.connections) == 0)
+        peer.close()
 
 
 @on_both_loops

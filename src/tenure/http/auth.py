@@ -61,18 +61,25 @@ class Gatekeeper:
         self.streams_per_key_max = streams_per_key_max
         self.streams_max = streams_max
         self._tasks: dict[asyncio.Task[Any], str] = {}
+        self._waits: dict[asyncio.Task[Any], str] = {}
 
     @property
     def streams_open(self) -> int:
         return self.streams.total()
 
     def replace(self, ring: KeyRing) -> None:
-        """Take new keys from now on; streams of keys that are gone, or may do less than before, are ended."""
+        """Take new keys from now on. Of keys that are gone, or may do less than before, streams are ended and long
+        polls are answered 401; a body on its way is refused by the wire, which asks `recheck`.
+        """
         kept = {(key.id, key.scopes, key.prefixes) for key in ring.keys}
         gone = {key.id for key in self.ring.keys if (key.id, key.scopes, key.prefixes) not in kept}
         self.ring = ring
         for task, key_id in list(self._tasks.items()):
             if key_id in gone:
+                task.cancel()
+        for task, key_id in list(self._waits.items()):
+            if key_id in gone:
+                del self._waits[task]
                 task.cancel()
 
     async def streams_ended(self, timeout_s: float) -> None:
@@ -158,10 +165,27 @@ class Gatekeeper:
             answer.gate.wait(answer.batch, answer.level).add_done_callback(place.settled)
 
     async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        response = await work
+        response = await (work if call.key is None else self._while_allowed(call, work))
         if response.stream is not None:
             response.stream = self._counted(call, response.stream)
         return response
+
+    async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        """Wait for what a call waits for, as long as its key is good. Raises Denied once it is not."""
+        if call.ring is not self.ring and call.key not in self.ring.keys:  # before the first step
+            raise _taken_away()
+        task = asyncio.current_task()
+        assert task is not None
+        self._waits[task] = call.key_id
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if task in self._waits:
+                raise
+            task.uncancel()
+            raise _taken_away() from None
+        finally:
+            self._waits.pop(task, None)
 
     def _counted(self, call: Call, stream: Stream) -> Stream:
         place = _Place(self.streams, call.key_id)
@@ -245,6 +269,10 @@ class _Work(Coroutine[Any, Any, Response]):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _taken_away() -> Denied:
+    return Denied("this key was taken away, or may do less than before: ask with one that is good", code="unauthorized")
 
 
 def _check_cap(count: int, maximum: int, limit: str) -> None:

@@ -15,7 +15,7 @@ __all__ = ["Bodies", "Charge"]
 class Pool:
     """A number of bytes, and the share of it that each account holds. ``names`` are the settings of both limits."""
 
-    __slots__ = ("_bytes_max", "_by_account", "_names", "_per_caller_max", "held_bytes")
+    __slots__ = ("_by_account", "_bytes_max", "_names", "_per_caller_max", "held_bytes")
 
     def __init__(self, bytes_max: int, per_caller_max: int, *, names: tuple[str, str]) -> None:
         self.held_bytes = 0

@@ -347,11 +347,12 @@ class Http2Protocol(asyncio.Protocol):
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
         late_s = now_s - limits.tick_ms / 1000
-        if self._transport.is_closing() or self._stalled:
+        closing = self._transport.is_closing()
+        if closing or self._stalled:
             for stream in self._streams.values():
                 stream.pass_over(late_s)
             if self._taken_too_slowly(late_s):
-                self._registry.counts.slow_readers += self._stalled
+                self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
             self._registry.counts.timed_out += 1

@@ -217,9 +217,10 @@ class HttpProtocol(asyncio.Protocol):
         """Look at the deadline of whatever is going on."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
-        if self._transport.is_closing() or pipeline.outlet.stalled:
+        closing = self._transport.is_closing()
+        if closing or pipeline.outlet.stalled:
             if pipeline.outlet.too_slow(late_s):
-                self._registry.counts.slow_readers += pipeline.outlet.stalled
+                self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._deaf_since_s is not None:
             if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
