@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from tenure.http.bodies import Bodies
 from tenure.http.limits import WireLimits
 
 __all__ = ["Connection", "Connections", "Counts"]
@@ -52,7 +53,7 @@ class Connections:
     def __init__(self, limits: WireLimits, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.limits = limits
         self.counts = Counts()
-        self.body_bytes = 0
+        self.bodies = Bodies(limits)
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
@@ -111,10 +112,6 @@ class Connections:
         """A connection turned out to speak another protocol."""
         self._open.discard(old)
         self._open.add(new)
-
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether a body of this size may be read now."""
-        return self.body_bytes + body_bytes <= self.limits.bodies_bytes_max
 
     async def drain(self, deadline_s: float) -> bool:
         """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""

@@ -30,10 +30,11 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run_stream
+from tenure.http.exchange import Pending, admit_head, carry_out, fault_response, run_stream
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
-from tenure.http.message import Request, Response
+from tenure.http.message import Admit, Request, Response
+from tenure.http.pace import Pace
 from tenure.http.wire import BODILESS, Refused, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
@@ -46,19 +47,19 @@ _SLICE_BYTES = 16 * 1024
 class Http2Protocol(asyncio.Protocol):
     """One connection. It takes over a transport whose first bytes were HTTP/2's."""
 
-    def __init__(self, handle: Handle, registry: Connections, *, client: str) -> None:
-        self._handle = handle
+    def __init__(self, admit: Admit, registry: Connections, *, client: str) -> None:
+        self._admit = admit
         self._registry = registry
         self._client = client
         self._meter = FrameMeter(registry.limits)
         self._h2 = _connection(registry)
         self._streams: dict[int, Http2Stream] = {}
-        self._stalled_since_s: float | None = None
-        self._stalled_allowed_s = 0.0
+        self._stalled = False
+        self._out_pace: Pace | None = None
+        self._written_bytes = 0
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
         self._over = False
-        self._closing_since_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -78,14 +79,11 @@ class Http2Protocol(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        limits = self._registry.limits
-        self._stalled_since_s = self._registry.now_s
-        size = self._transport.get_write_buffer_size()
-        self._stalled_allowed_s = limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+        self._stalled, self._out_pace = True, Pace(self._registry.now_s, self._taken_bytes())
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._stalled_since_s = None
+        self._stalled = False
         if not self._over:
             self._transport.resume_reading()
             self._pump_all()
@@ -148,8 +146,19 @@ class Http2Protocol(asyncio.Protocol):
         stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._registry)
         try:
             stream.read_head(event.headers)
+            self._admit_head(stream, bodiless=event.stream_ended is not None)
         except Refused as refused:
             self._refuse(stream, refused)
+
+    def _admit_head(self, stream: Http2Stream, *, bodiless: bool) -> None:
+        """Have the head admitted before anything of the body is kept. Raises Refused."""
+        outcome = admit_head(self._admit, stream.request(self._client))
+        if not isinstance(outcome, Response):
+            stream.expect_body(outcome)
+        elif bodiless or stream.passes_over:
+            stream.refusal = outcome
+        else:
+            self._answer(stream, outcome)
 
     def _on_data(self, event: DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -166,7 +175,12 @@ class Http2Protocol(asyncio.Protocol):
 
     def _start(self, stream: Http2Stream) -> None:
         self._registry.counts.requests += 1
-        outcome = carry_out(self._handle, stream.request(self._client), partial(self._answer, stream))
+        body = stream.body()
+        if stream.admission is None:
+            assert stream.refusal is not None
+            self._answer(stream, stream.refusal)
+            return
+        outcome = carry_out(stream.admission, body, partial(self._answer, stream))
         if type(outcome) is Response:
             self._answer(stream, outcome)
         else:
@@ -241,18 +255,19 @@ class Http2Protocol(asyncio.Protocol):
     def _pump(self, stream: Http2Stream) -> None:
         """Send what the peer's windows and the socket let through; end the stream where that was all."""
         with self._living(stream):
-            while stream.out and self._stalled_since_s is None:
+            while stream.out and not self._stalled:
                 size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
                 if size <= 0:
                     break
                 self._h2.send_data(stream.number, bytes(stream.out[:size]))
                 del stream.out[:size]
+                stream.sent_bytes += size
                 self._meter.credit(2)
                 self._send_out()
             if stream.out:
                 stream.block()
             else:
-                stream.blocked_since_s = None
+                stream.blocked = False
                 if stream.ended and not stream.gone:
                     self._h2.end_stream(stream.number)
                     self._finish(stream)
@@ -284,6 +299,7 @@ class Http2Protocol(asyncio.Protocol):
     def _send_out(self) -> None:
         data = self._h2.data_to_send()
         if data and not self._transport.is_closing():
+            self._written_bytes += len(data)
             self._transport.write(data)
 
     # Ending.
@@ -331,14 +347,12 @@ class Http2Protocol(asyncio.Protocol):
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
         late_s = now_s - limits.tick_ms / 1000
-        if self._transport.is_closing():
-            if self._closing_since_s is None:
-                self._closing_since_s = now_s
-            elif late_s - self._closing_since_s > limits.write_stall_ms / 1000:
-                self.abort()  # the peer does not take even the last bytes
-        elif self._stalled_since_s is not None:
-            if late_s - self._stalled_since_s > self._stalled_allowed_s:
-                self._registry.counts.slow_readers += 1
+        closing = self._transport.is_closing()
+        if closing or self._stalled:
+            for stream in self._streams.values():
+                stream.pass_over(late_s)
+            if self._taken_too_slowly(late_s):
+                self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
             self._registry.counts.timed_out += 1
@@ -348,15 +362,36 @@ class Http2Protocol(asyncio.Protocol):
         else:
             self._tick_streams(late_s)
 
+    def _taken_too_slowly(self, late_s: float) -> bool:
+        """Whether the peer takes what waits for it in the socket more slowly than it must."""
+        limits, taken_bytes = self._registry.limits, self._taken_bytes()
+        if self._out_pace is None:
+            self._out_pace = Pace(self._registry.now_s, taken_bytes)
+        return self._out_pace.too_slow(
+            late_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
+    def _taken_bytes(self) -> int:
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
     def _tick_streams(self, late_s: float) -> None:
         for stream in list(self._streams.values()):
-            if stream.blocked_too_long(late_s):
+            if stream.taken_too_slowly(late_s):
                 self._registry.counts.slow_readers += 1
                 self._reset(stream, ErrorCodes.CANCEL)
-            elif stream.overdue(late_s):
-                self._registry.counts.timed_out += 1
-                self._reset(stream, ErrorCodes.CANCEL)
+            elif stream.receiving:
+                self._tick_body(stream, late_s)
         self._send_out()
+
+    def _tick_body(self, stream: Http2Stream, late_s: float) -> None:
+        """Look at a request that is being read."""
+        lapsed = stream.admission.lapsed() if stream.admission is not None else None
+        if lapsed is not None:
+            self._registry.counts.refused += 1
+            self._answer(stream, lapsed)
+        elif stream.body_too_slow(late_s):
+            self._registry.counts.timed_out += 1
+            self._reset(stream, ErrorCodes.CANCEL)
 
 
 def _connection(registry: Connections) -> H2Connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tenure.http.connections import Connections
+from tenure.http.pace import Pace
 
 __all__ = ["Outlet"]
 
@@ -17,12 +18,13 @@ class Outlet:
     """
 
     __slots__ = (
-        "_cut_s",
         "_gathered",
         "_gathered_bytes",
+        "_pace",
         "_registry",
         "_room",
         "_transport",
+        "_written_bytes",
         "gathering",
         "gone",
         "stalled",
@@ -37,7 +39,8 @@ class Outlet:
         self.gathering = False
         self.gone = False
         self.stalled = False
-        self._cut_s = 0.0
+        self._written_bytes = 0
+        self._pace: Pace | None = None
 
     def write(self, data: bytes) -> None:
         """Write, or gather."""
@@ -47,14 +50,18 @@ class Outlet:
             if self._gathered_bytes > self._registry.limits.write_buffer_bytes:
                 self.release()  # so that the transport can say that the peer does not keep up
         elif not self._transport.is_closing():
-            self._transport.write(data)
+            self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        self._written_bytes += len(data)
+        self._transport.write(data)
 
     def release(self) -> None:
         """Let go what was gathered."""
         gathered = self._gathered
         if gathered:
             if not self._transport.is_closing():
-                self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                self._give(gathered[0] if len(gathered) == 1 else b"".join(gathered))
             self._gathered = []
             self._gathered_bytes = 0
 
@@ -67,7 +74,7 @@ class Outlet:
         """Send bytes as they are."""
         if self.gone or self._transport.is_closing():
             raise ConnectionResetError("the peer is gone")
-        self._transport.write(data)
+        self._give(data)
         while self.stalled:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
@@ -76,13 +83,19 @@ class Outlet:
     def stall(self) -> None:
         """The transport's buffer is full."""
         self.stalled = True
-        limits = self._registry.limits
-        size = self._transport.get_write_buffer_size()
-        self._cut_s = self._registry.now_s + limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+        self._pace = Pace(self._registry.now_s, self._taken_bytes())
 
     def too_slow(self, now_s: float) -> bool:
-        """Whether the peer has been stalled for longer than what waits for it explains."""
-        return self.stalled and now_s > self._cut_s
+        """Whether the peer takes what waits for it too slowly; asked on ticks while something waits."""
+        limits, taken_bytes = self._registry.limits, self._taken_bytes()
+        if self._pace is None:
+            self._pace = Pace(self._registry.now_s, taken_bytes)
+        return self._pace.too_slow(
+            now_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
+    def _taken_bytes(self) -> int:
+        return self._written_bytes - self._transport.get_write_buffer_size()
 
     def flow(self) -> None:
         """The transport has room again."""

@@ -166,7 +166,7 @@ def delete(context: Context, call: Call) -> Later[Deletion]:
 
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
-    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records"),
+    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records", bulk=True),
     Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
     Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteBody, "Delete records"),
 ]
