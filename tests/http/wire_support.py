@@ -156,6 +156,9 @@ class _Welcomed:
         return self._answer(self.request)
 
 
+SHARED = b"s" * 3_000_000
+
+
 class Bench:
     """A handler with one path for each way to answer; requests to ``refused`` are refused at their head, and those
     under way are refused once ``lapse`` is set.
@@ -187,6 +190,8 @@ class Bench:
                 return Response(200, stream=self._flood, content_type=b"text/event-stream")
             case "/big":
                 return Response(200, b"x" * 3_000_000)
+            case "/shared":
+                return Response(200, SHARED)
             case "/broken":
                 raise RuntimeError("a bug")
             case "/split":

@@ -12,6 +12,7 @@ import msgspec
 
 from tenure.http.bodies import Bodies
 from tenure.http.limits import WireLimits
+from tenure.http.unsent import Holder, Unsent
 
 __all__ = ["Connection", "Connections", "Counts"]
 
@@ -54,6 +55,7 @@ class Connections:
         self.limits = limits
         self.counts = Counts()
         self.bodies = Bodies(limits)
+        self.unsent = Unsent(limits)
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
@@ -112,6 +114,10 @@ class Connections:
         """A connection turned out to speak another protocol."""
         self._open.discard(old)
         self._open.add(new)
+
+    def note_unsent(self, holder: Holder) -> None:
+        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        self.counts.slow_readers += self.unsent.note(holder, self.now_s)
 
     async def drain(self, deadline_s: float) -> bool:
         """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""

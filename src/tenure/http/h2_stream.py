@@ -11,6 +11,7 @@ from tenure.http.bodies import Charge
 from tenure.http.connections import Connections
 from tenure.http.exchange import Pending
 from tenure.http.message import Admission, Request, Response
+from tenure.http.out_queue import OutQueue
 from tenure.http.pace import Pace
 from tenure.http.wire import Refused, split_target
 
@@ -59,7 +60,7 @@ class Http2Stream:
         """Whether its response is complete, in ``out`` or sent."""
         self.gone = False
         self.pending: Pending | None = None
-        self.out = bytearray()
+        self.out = OutQueue()
         self.sent_bytes = 0
         self.blocked = False
         """Whether the peer has not taken all of ``out``."""

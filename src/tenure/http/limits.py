@@ -69,6 +69,10 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Within any time as long as this a peer must take what waits for it at ``body_bytes_per_s_min``, or all of it."""
     write_buffer_bytes: int = 64 * KIB
     """Bytes kept for a slow reader before whoever sends has to wait."""
+    unsent_bytes_max: int = 4 * MIB
+    """Answers that one connection has not taken; above it no further request of it is started."""
+    unsent_bytes_total_max: int = 128 * MIB
+    """Answers that all connections have not taken; above it those are cut that have taken least for longest."""
     linger_ms: int = 2_000
     linger_bytes_max: int = 16 * MIB
     """After a refusal the peer may go on sending so long, so much, unheard: a reset would eat the answer."""

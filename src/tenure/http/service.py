@@ -132,6 +132,7 @@ class Service:
         return {
             "connections": len(connections),
             "body_bytes": connections.bodies.held_bytes,
+            "unsent_bytes": connections.unsent.total_bytes,
             "streams": self.gate.streams_open,
             **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
             **(self._export.metrics() if self._export is not None else {}),
