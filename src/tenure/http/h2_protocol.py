@@ -25,6 +25,7 @@ from h2.events import (
     RequestReceived,
     StreamEnded,
     StreamReset,
+    TrailersReceived,
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
@@ -32,6 +33,7 @@ from h2.settings import SettingCodes, Settings
 
 from tenure.http.connections import Connections
 from tenure.http.exchange import Pending, admit_head, carry_out, fault_response, run_stream
+from tenure.http.h2_head import BadHead, check_head, check_trailers
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
 from tenure.http.message import Admit, Request, Response
@@ -113,6 +115,9 @@ class Http2Protocol(asyncio.Protocol):
         except ProtocolError:
             self._registry.counts.refused += 1
             self._close(None)
+        except BadHead:
+            self._registry.counts.refused += 1
+            self._close(ErrorCodes.PROTOCOL_ERROR)
         except Exception:
             log.exception("an HTTP/2 connection failed")
             self.abort()
@@ -132,6 +137,8 @@ class Http2Protocol(asyncio.Protocol):
                 self._on_request(event)
             case DataReceived():
                 self._on_data(event)
+            case TrailersReceived():
+                check_trailers(event.headers)
             case StreamEnded(stream_id=number):
                 stream = self._streams.get(number)
                 if stream is not None and stream.receiving:
@@ -147,6 +154,7 @@ class Http2Protocol(asyncio.Protocol):
                 self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
+        check_head(event.headers)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
@@ -436,7 +444,8 @@ class Http2Protocol(asyncio.Protocol):
 
 def _connection(registry: Connections) -> H2Connection:
     limits = registry.limits
-    connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    configuration = H2Configuration(client_side=False, header_encoding=None, validate_inbound_headers=False)
+    connection = H2Connection(configuration)
     connection.local_settings = Settings(
         client=False,
         initial_values={

@@ -78,6 +78,7 @@ class Http2Stream:
         """Take in the headers. Raises Refused."""
         limits = self._registry.limits
         pseudo: dict[bytes, bytes] = {}
+        fields: dict[bytes, list[bytes]] = {}
         total_bytes = lines = 0
         for name, value in pairs:
             lines += 1
@@ -85,13 +86,13 @@ class Http2Stream:
             if name.startswith(b":"):
                 pseudo[name] = value
             else:
-                key, text = name.decode("latin-1"), value.decode("latin-1")
-                self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+                fields.setdefault(name, []).append(value)
         target = pseudo.get(b":path", b"")
         if len(target) > limits.target_bytes_max:
             raise _too_large("the target", 414, limits.target_bytes_max)
         if total_bytes > limits.header_bytes_max + limits.target_bytes_max or lines > limits.headers_max:
             raise _too_large("the head", 431, limits.header_bytes_max)
+        self._headers = {name.decode(): b", ".join(values).decode("latin-1") for name, values in fields.items()}
         self._method = pseudo.get(b":method", b"").decode("latin-1")
         if b":authority" in pseudo:  # h2 has seen to it that there is one, or a host, and that they agree
             self._headers["host"] = pseudo[b":authority"].decode("latin-1")
