@@ -426,7 +426,7 @@ async def test_tls_offers_both_protocols(tmp_path: Path):
         pytest.skip("needs openssl")
 
     def handle(request: Request) -> Response:
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     server = await serve(Welcome(handle), ssl_context=tls_context(*certificates))
     async with server:

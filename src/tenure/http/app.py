@@ -27,7 +27,7 @@ from tenure.errors import (
 )
 from tenure.http.keys import Key, KeyRing
 from tenure.http.limits import WireLimits
-from tenure.http.message import Later, Request, Response, Result
+from tenure.http.message import Body, Later, Request, Response, Result
 
 __all__ = ["Admitted", "App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
 
@@ -249,7 +249,7 @@ class Admitted:
     def lapsed(self) -> Response | None:
         return self._app.lapsed(self._route, self._call)
 
-    def answer(self, body: bytes) -> Result:
+    def answer(self, body: Body) -> Result:
         self.request.complete(body)
         return self._app.answer(self._route, self._call)
 

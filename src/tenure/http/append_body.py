@@ -17,7 +17,7 @@ from tenure.http.append import DEPTH_MAX, Append, AppendLimits, PlainBody, Steps
 from tenure.http.append_scan import AppendScan
 from tenure.http.body import check_media, check_wholes, invalid_body, is_plain_json
 from tenure.http.depth import DepthMeter
-from tenure.http.message import Request
+from tenure.http.message import Body, Request
 from tenure.http.schemas import AppendBody
 
 __all__ = ["read_append"]
@@ -41,7 +41,7 @@ def read_append(request: Request, limits: AppendLimits) -> Append | Steps:
     return AppendScan(body, limits).steps()
 
 
-def _read_whole(body: bytes, records_max: int) -> Append | None:
+def _read_whole(body: Body, records_max: int) -> Append | None:
     """Return the append, or None where it needs a closer look. Raises Invalid."""
     if not is_plain_json(body):
         raise Invalid("the body is not valid UTF-8")
@@ -63,14 +63,14 @@ def _read_whole(body: bytes, records_max: int) -> Append | None:
     return Append(records, parsed)
 
 
-def _decode(body: bytes) -> PlainBody | AppendBody:
+def _decode(body: Body) -> PlainBody | AppendBody:
     try:
         return _decode_plain(body)
     except msgspec.ValidationError:
         return _decode_full(body)
 
 
-def _says_no_more(body: bytes, parsed: AppendBody | PlainBody) -> bool:
+def _says_no_more(body: Body, parsed: AppendBody | PlainBody) -> bool:
     """Whether the body says nothing beside what was understood: nothing twice, nothing unknown.
 
     What was understood, written as short as JSON allows, is then as long as the body. That settles it for what most
@@ -80,7 +80,7 @@ def _says_no_more(body: bytes, parsed: AppendBody | PlainBody) -> bool:
     return len(shortest) == len(body) or len(_squeeze(shortest)) == len(_squeeze(body))
 
 
-def _squeeze(text: bytes) -> bytes:
+def _squeeze(text: Body) -> Body:
     return text.translate(None, b" \t\r\n")
 
 

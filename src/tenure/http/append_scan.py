@@ -24,6 +24,7 @@ from tenure.http.append import Append, AppendLimits, Steps, check_count
 from tenure.http.append_records import check_depth, decode_records, find_data, given_twice
 from tenure.http.body import check_wholes, invalid_body, twice
 from tenure.http.json_cursor import Cursor, CutOff, Malformed
+from tenure.http.message import Body
 from tenure.http.schemas import AppendBody
 
 __all__ = ["AppendScan"]
@@ -47,11 +48,13 @@ class AppendScan:
         "_record_bytes_max",
         "_records",
         "_span",
+        "_view",
         "_word",
     )
 
-    def __init__(self, body: bytes, limits: AppendLimits) -> None:
+    def __init__(self, body: Body, limits: AppendLimits) -> None:
         self._body = body
+        self._view = memoryview(body)
         self._limits = limits
         self._cursor = Cursor(b"")
         self._record_bytes_max = limits.record_bytes_max + limits.record_fields_bytes_max
@@ -70,6 +73,9 @@ class AppendScan:
         except Malformed as error:
             raise Invalid(f"the body is not valid JSON: {error}") from None
         return Append(self._records, self._read_rest())
+
+    def _cut(self, start: int, end: int) -> bytes:
+        return bytes(self._view[start:end])
 
     # Outside of the records
 
@@ -110,7 +116,7 @@ class AppendScan:
     def _read_rest(self) -> AppendBody:
         """Decode the body without its records, which have been read."""
         start, end = self._span or (0, 0)
-        rest = self._body[:start] + b"[]" + self._body[end:] if end else self._body
+        rest = self._cut(0, start) + b"[]" + self._cut(end, len(self._body)) if end else self._cut(0, len(self._body))
         try:
             parsed = _decode_rest(rest)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -146,7 +152,7 @@ class AppendScan:
             yield from self._decode_found()
             yield from self._read_veiled(error)
             return
-        self._found.append(self._body[start : cursor.at])
+        self._found.append(self._cut(start, cursor.at))
         self._found_bytes += cursor.at - start
         if self._found_bytes > _PIECE_BYTES or len(self._found) >= _PIECE_RECORDS:
             yield from self._decode_found()
@@ -168,7 +174,7 @@ class AppendScan:
         start, size = self._cursor.at, _VEILED_BYTES_MIN
         while size:
             yield
-            veiled = veil_all(self._body[start : start + size], self._word)
+            veiled = veil_all(self._cut(start, start + size), self._word)
             yield
             cursor = Cursor(veiled or b"")
             try:
@@ -178,7 +184,7 @@ class AppendScan:
                 size = self._larger(size, start)
             else:
                 yield
-                text = cursor.text[: cursor.at]
+                text = (veiled or b"")[: cursor.at]
                 self._cursor.advance(len(unveil(text, self._word)))
                 self._records.append((yield from self._decode_veiled(text)))
                 return
@@ -215,7 +221,7 @@ class AppendScan:
         )
 
 
-def _check_utf8(body: bytes) -> Iterator[None]:
+def _check_utf8(body: Body) -> Iterator[None]:
     """Raise Invalid unless the bytes are UTF-8; a decoder that keeps raw slices does not look."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending = decoder.getstate

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get
 import msgspec
 
 from tenure.errors import Invalid
-from tenure.http.message import Request
+from tenure.http.message import Body, Request
 
 __all__ = ["U64_MAX", "Reader", "check_media", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
 
@@ -63,7 +63,7 @@ class Reader(Generic[S]):
             self._check_twice(body)
         return parsed
 
-    def _check_twice(self, body: bytes) -> None:
+    def _check_twice(self, body: Body) -> None:
         field = twice(body, self.schema)
         if field is not None:
             raise Invalid(f"{field} is given twice: give it once", field=field)
@@ -80,7 +80,7 @@ def check_media(request: Request) -> None:
         raise Invalid("send the body without content-encoding", code="unsupported_media_type")
 
 
-def is_plain_json(body: bytes) -> bool:
+def is_plain_json(body: Body) -> bool:
     """Whether the bytes are UTF-8; a decoder that keeps raw slices does not look."""
     if body.isascii():
         return True
@@ -136,7 +136,7 @@ def struct_names(schema: type[msgspec.Struct]) -> set[str]:
     return names
 
 
-def twice(body: bytes | str, schema: type[msgspec.Struct]) -> str | None:
+def twice(body: Body | str, schema: type[msgspec.Struct]) -> str | None:
     """The first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
     text = body if isinstance(body, str) else body.decode()
     try:

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from tenure.errors import Invalid, Overloaded
 from tenure.http.app import too_large
 from tenure.http.bodies import Charge
+from tenure.http.body_parts import BodyParts
 from tenure.http.connections import Connections
 from tenure.http.exchange import Pending
-from tenure.http.message import Admission, Request, Response
+from tenure.http.message import Admission, Body, Request, Response
 from tenure.http.out_queue import OutQueue
 from tenure.http.pace import Pace
 from tenure.http.wire import Refused, split_target
@@ -70,7 +71,7 @@ class Http2Stream:
         self._length: int | None = None
         self._registry = registry
         self._room: asyncio.Future[None] | None = None
-        self._body: list[bytes] = []
+        self._body = BodyParts()
         self._headers: dict[str, str] = {}
         self._method = self._path = self._query = ""
 
@@ -135,14 +136,14 @@ class Http2Stream:
             self._charge.grow(len(data))
         except Overloaded as full:
             raise Refused(full) from full
-        self._body.append(data)
+        self._body.add(data)
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The whole body, now that it is there."""
         self.receiving = False
-        body = self._body
-        self._body = []
-        return body[0] if len(body) == 1 else b"".join(body)
+        body = self._body.take()
+        self._body = BodyParts()
+        return body
 
     @property
     def head_only(self) -> bool:
@@ -151,7 +152,7 @@ class Http2Stream:
 
     def release_body(self) -> None:
         """The body is not needed any more."""
-        self._body = []
+        self._body = BodyParts()
         if self._charge is not None:
             self._charge.release()
 

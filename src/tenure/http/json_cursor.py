@@ -41,7 +41,7 @@ class Cursor:
 
     __slots__ = ("_view", "at", "text")
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes | bytearray) -> None:
         self.text = text
         self.at = 0
         self._view = memoryview(text)
