@@ -164,10 +164,12 @@ def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
             if name in seen:
                 yield f"{path}{name}"
             seen.add(name)
-            yield from _twice(value, below, f"{path}{name}.")
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, below, f"{path}{name}.")
     elif isinstance(given, list):
         for index, value in enumerate(given):
-            yield from _twice(value, kind, f"{path[:-1]}[{index}].")
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, kind, f"{path[:-1]}[{index}].")
 
 
 @cache

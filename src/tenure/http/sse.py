@@ -43,6 +43,8 @@ _HEADERS: Final[Headers] = [(b"cache-control", b"no-store"), (b"x-accel-bufferin
 _PIECE_BYTES: Final = 256 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _END_LETTERS: Final = {b"\n": b"n", b"\r": b"r", b"\r\n": b"c"}
+_CHOICES_MAX: Final = 64
+"""Media types of an Accept that are looked at."""
 _ACCEPTED: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 
 log = logging.getLogger("tenure.http")
@@ -53,7 +55,7 @@ def check_accept(request: Request) -> None:
     accept = request.headers.get("accept", "")
     if not accept.strip():
         return
-    for choice in accept.split(","):
+    for choice in accept.split(",", _CHOICES_MAX)[:_CHOICES_MAX]:
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
         if kind in _ACCEPTED and not any(_is_zero(parameter) for parameter in parameters):
             return
