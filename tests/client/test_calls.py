@@ -11,6 +11,9 @@ import pytest
 
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
+from tenure.client.calls.calling import BODY_BYTES_MAX, posting
+from tenure.client.gather_settings import AckerSettings
+from tenure.http.limits import WireLimits
 from tests.client.driving import Both
 
 
@@ -270,6 +273,9 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("job", ("t", -1), {}),
     ("put_router", ("r",), {"source": "a", "dest": "a"}),
     ("redrive", ("t",), {"to": "no/where"}),
+    ("nack", ("t", [1]), {"reason": "x" * 65_536}),
+    ("diff", ("t",), {"node": ["x" * 128] * 1_000}),
+    ("watch", ([f"{number:03}".ljust(255, "x") for number in range(256)],), {}),
 ]
 
 
@@ -282,3 +288,20 @@ async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     async with make_client(kind, "http://127.0.0.1:9") as nowhere:
         with pytest.raises(Invalid):
             await getattr(nowhere, call)(*args, **options)
+
+
+def test_the_largest_batches_of_settlements_fit_in_what_a_server_reads() -> None:
+    """One lease id has six letters and at most sixteen digits; escapes take six bytes for one."""
+    count = 1_000
+    fields = {
+        "node": "\x01" * 128,
+        "seqs": [2**64 - 1] * count,
+        "lease_ids": [f"lease_{2**64 - 1:x}"] * count,
+        "strict": True,
+        "delay_ms": 2**53,
+        "reason": "\x01" * 1_024,
+        "dead": True,
+    }
+    assert len(posting("", fields).body or b"") <= BODY_BYTES_MAX
+    assert WireLimits().command_bytes_max == BODY_BYTES_MAX
+    assert AckerSettings().batch_seqs_max == count

@@ -25,6 +25,7 @@ from tenure.errors import Invalid, NotFound
 
 __all__ = ["Watch", "WatchEvent"]
 
+U64_MAX = 2**64 - 1
 WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
 
 
@@ -58,6 +59,7 @@ class Watch(Resuming[WatchEvent]):
         self._options = options
         self._url = ""
         self._gone: set[str] = set()
+        posting("", {"topics": dict.fromkeys(self._begins, {"from_seq": U64_MAX}), **options})  # fits, wherever we are
 
     def _connect(self) -> Plan[None]:
         if not self._url:

@@ -10,7 +10,9 @@ from typing import Protocol
 
 import msgspec
 
+from tenure.http.bodies import Bodies
 from tenure.http.limits import WireLimits
+from tenure.http.unsent import Holder, Unsent
 
 __all__ = ["Connection", "Connections", "Counts"]
 
@@ -52,7 +54,8 @@ class Connections:
     def __init__(self, limits: WireLimits, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.limits = limits
         self.counts = Counts()
-        self.body_bytes = 0
+        self.bodies = Bodies(limits)
+        self.unsent = Unsent(limits)
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
@@ -112,9 +115,9 @@ class Connections:
         self._open.discard(old)
         self._open.add(new)
 
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether a body of this size may be read now."""
-        return self.body_bytes + body_bytes <= self.limits.bodies_bytes_max
+    def note_unsent(self, holder: Holder) -> None:
+        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        self.counts.slow_readers += self.unsent.note(holder, self.now_s)
 
     async def drain(self, deadline_s: float) -> bool:
         """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tenure.http.app import App
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle
 from tenure.http.limits import WireLimits
+from tenure.http.message import Admit
 from tenure.http.protocol import HttpProtocol
 
 __all__ = ["Server", "bind", "serve", "tls_context"]
@@ -55,7 +55,7 @@ class Server:
 
 
 async def serve(
-    app: App | Handle,
+    app: App | Admit,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -63,12 +63,12 @@ async def serve(
     ssl_context: ssl.SSLContext | None = None,
     sockets: list[socket.socket] | None = None,
 ) -> Server:
-    """Serve an app, or any function from Request to Result, on every address of ``host``.
+    """Serve an app, or anything that admits requests, on every address of ``host``.
 
     Port 0 takes a free one; ``sockets`` that are bound already take the place of host and port. Raises OSError where
     the address cannot be had.
     """
-    handle: Handle = app.handle if isinstance(app, App) else app
+    admit: Admit = app.admit if isinstance(app, App) else app
     limits = limits or WireLimits()
     connections = Connections(limits)
     connections.connections_max = _affordable(limits.connections_max)
@@ -78,7 +78,7 @@ async def serve(
     for one in sockets:
         listeners.append(
             await loop.create_server(
-                lambda: HttpProtocol(handle, connections),
+                lambda: HttpProtocol(admit, connections),
                 sock=one,
                 backlog=limits.backlog,
                 ssl=ssl_context,

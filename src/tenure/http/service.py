@@ -81,7 +81,16 @@ class Service:
         )
         self.shares = self.context.shares = Shares(settings, several=lambda: len(self.gate.ring.keys) > 1)
         routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
-        self.app = App(self.context, routes, admit=self._admit, track=self.gate.track, observe=self._observe)
+        self.app = App(
+            self.context,
+            routes,
+            limits=settings.limits,
+            admit=self._admit,
+            recheck=self.gate.recheck,
+            start=self._start,
+            track=self.gate.track,
+            observe=self._observe,
+        )
         self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
@@ -102,6 +111,13 @@ class Service:
 
     def _admit(self, route: Route, call: Call) -> None:
         self.gate.admit(route, call)
+        self._check_open(route)
+
+    def _start(self, route: Route, call: Call) -> None:
+        self.gate.start(route, call)
+        self._check_open(route)
+
+    def _check_open(self, route: Route) -> None:
         if route.scopes:
             if self.context.draining:
                 raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
@@ -118,7 +134,8 @@ class Service:
         counts: dict[str, Any] = msgspec.structs.asdict(connections.counts)
         return {
             "connections": len(connections),
-            "body_bytes": connections.body_bytes,
+            "body_bytes": connections.bodies.held_bytes,
+            "unsent_bytes": connections.unsent.total_bytes,
             "streams": self.gate.streams_open,
             **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
             **(self._export.metrics() if self._export is not None else {}),

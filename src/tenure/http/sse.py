@@ -43,6 +43,8 @@ _HEADERS: Final[Headers] = [(b"x-accel-buffering", b"no")]
 _PIECE_BYTES: Final = 256 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _END_LETTERS: Final = {b"\n": b"n", b"\r": b"r", b"\r\n": b"c"}
+_CHOICES_MAX: Final = 64
+"""Media types of an Accept that are looked at."""
 
 log = logging.getLogger("tenure.http")
 
@@ -53,7 +55,7 @@ def check_accept(request: Request) -> None:
     A range such as ``*/*`` is not enough, nor is no Accept at all: a prober, a link preview or a plain curl sends that,
     and a work stream leases jobs to whoever opens it.
     """
-    for choice in request.headers.get("accept", "").split(","):
+    for choice in request.headers.get("accept", "").split(",", _CHOICES_MAX)[:_CHOICES_MAX]:
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
         if kind == "text/event-stream" and not any(_is_zero(parameter) for parameter in parameters):
             return

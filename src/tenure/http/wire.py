@@ -11,7 +11,16 @@ from tenure.errors import Invalid, TenureError
 from tenure.http.app import error_response
 from tenure.http.message import Headers, Request, Response
 
-__all__ = ["BODILESS", "Refused", "all_headers", "encode_response", "encode_stream_head", "is_sound", "split_target"]
+__all__ = [
+    "BODILESS",
+    "Refused",
+    "RefusedHead",
+    "all_headers",
+    "encode_response",
+    "encode_stream_head",
+    "is_sound",
+    "split_target",
+]
 
 BODILESS = frozenset({204, 304})
 """Statuses that never have a body."""
@@ -28,6 +37,9 @@ _SLASH = re.compile(rb"%2[Ff]")
 class Refused(Exception):
     """A request that the wire itself turns down: it is answered with ``error`` and the connection ends."""
 
+    request: Request | None = None
+    """The request, where its head was understood."""
+
     def __init__(self, error: TenureError, *, status: int | None = None) -> None:
         super().__init__(error.message)
         self.error = error
@@ -39,6 +51,20 @@ class Refused(Exception):
         if self.status is not None:
             response.status = self.status
         return response
+
+
+class RefusedHead(Refused):
+    """A request that was refused at its head, with a body too large to pass over: it is answered and the connection
+    ends.
+    """
+
+    def __init__(self, refusal: Response, request: Request) -> None:
+        Exception.__init__(self, "refused at the head")
+        self._refusal = refusal
+        self.request = request
+
+    def response(self) -> Response:
+        return self._refusal
 
 
 def split_target(target: bytes) -> tuple[str, str, str | None]:

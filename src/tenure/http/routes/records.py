@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tenure.broker.broker import Broker
 from tenure.broker.replies import Deletion, Difference, Produced
 from tenure.core.names import check_topic_name
-from tenure.errors import Conflict, Denied, NotFound
+from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.app import Call, Route
+from tenure.http.append import Append, Steps
 from tenure.http.append_body import read_append
 from tenure.http.auth import check_name, may_configure
 from tenure.http.body import Reader
@@ -21,8 +23,12 @@ from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
 from tenure.http.shares import share_of
+from tenure.http.turns import finish
 
 __all__ = ["ROUTES"]
+
+_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+"""A body that needs a closer look is read at once up to this size."""
 
 _diff = Reader(DiffBody, optional=True)
 _delete = Reader(DeleteBody, optional=True)
@@ -32,8 +38,28 @@ def append(context: Context, call: Call) -> Result:
     """Append records: contiguous seqs for all of them, or none."""
     request = call.request
     with_seqs = not request.query or Query(request).flag("return_seqs", True)
-    given = read_append(request, records_max=context.settings.engine.records_max)
-    body = given.body
+    given = read_append(request, context.append_limits)
+    if isinstance(given, Append):
+        return _produce(context, call, given, with_seqs=with_seqs)
+    if len(request.body) <= _AT_ONCE_BYTES_MAX:
+        return _produce(context, call, finish(given), with_seqs=with_seqs)
+    return _produce_in_turns(context, call, given, with_seqs=with_seqs)
+
+
+async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Response:
+    result = _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
+    if not isinstance(result, Later):
+        return await result
+    try:
+        return result.render(await result.answer)
+    except CancelledError:
+        raise Indeterminate("the server stops: the write may or may not have become durable") from None
+
+
+def _produce(
+    context: Context, call: Call, given: Append, *, with_seqs: bool
+) -> Later[Produced] | Coroutine[Any, Any, Response]:
+    request, body = call.request, given.body
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
     may_create = body.config is None or may_configure(call)
@@ -155,7 +181,7 @@ def delete(context: Context, call: Call) -> Later[Deletion]:
 
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
-    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records"),
+    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records", bulk=True),
     Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
     Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteBody, "Delete records"),
 ]
