@@ -139,6 +139,7 @@ class Http2Protocol(asyncio.Protocol):
                 self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
+        self._registry.heard(self)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)

@@ -40,8 +40,8 @@ class RequestReader:
     """Gives each whole request to ``deliver`` as an Exchange.
 
     ``admit`` is asked at the end of each head, ``invite`` is called where the peer waits for leave to send its body.
-    ``since_s`` is when the phase began, ``body_bytes`` what has come of the body. A body that is kept is charged to the
-    caller as it comes; whoever takes the exchange releases it.
+    ``since_s`` is when the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. A body
+    that is kept is charged to the caller as it comes; whoever takes the exchange releases it.
     """
 
     __slots__ = (
@@ -63,6 +63,7 @@ class RequestReader:
         "_target",
         "body_bytes",
         "client",
+        "heads",
         "messages",
         "over",
         "phase",
@@ -89,6 +90,7 @@ class RequestReader:
         self._exchange: Exchange | None = None
         self._body: list[bytes] = []
         self._pace: Pace | None = None
+        self.heads = 0
         self.messages = 0
         self.on_message_begin()
         self.phase, self.messages = Phase.BETWEEN, 0
@@ -238,6 +240,7 @@ class RequestReader:
         self._exchange = Exchange(request, keep_alive=parser.should_keep_alive(), old=old)
         self._raw_left = size if upgrade else 0
         self._overhead_bytes = 0
+        self.heads += 1
         self.phase = Phase.BODY
         self.since_s = self._registry.now_s
         self._admit_head(self._exchange, size, chunked=coding is not None)
