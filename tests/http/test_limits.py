@@ -429,22 +429,21 @@ async def test_where_there_is_no_room_the_connection_that_was_silent_for_longest
         await first.send(HEAD)  # a head that does not end is silence as well
         second = await Peer.connect(server)
         await eventually(lambda: len(server.connections) == 3)
-        for number, expected in enumerate((first, second), 1):
-            honest = await Peer.connect(server)
+        async with await Peer.connect(server) as honest:
             await honest.send(post())
             assert (await honest.reply()).status == 200
-            assert await expected.closed()
-            assert server.connections.counts.silent_cut == number
-            await speaker.send(post())
-            assert (await speaker.reply()).status == 200
-            expected.writer.close()
-            if number == 1:
-                honest.writer.close()
-                await eventually(lambda: len(server.connections) == 2)
-                third = await Peer.connect(server)
-                await eventually(lambda: len(server.connections) == 3)
-        third.writer.close()
-        honest.writer.close()
+            assert await first.closed()
+            async with await Peer.connect(server) as other:
+                await other.send(post())
+                assert (await other.reply()).status == 200
+                assert await second.closed()
+                assert server.connections.counts.silent_cut == 2
+                late = await talk(server, post())
+                assert (late.status, late.code) == (503, "not_ready"), "all of them have spoken"
+        await speaker.send(post())
+        assert (await speaker.reply()).status == 200
+        first.writer.close()
+        second.writer.close()
 
 
 @on_both_loops
