@@ -282,8 +282,8 @@ async def test_small_bodies_are_bounded_by_caller_and_together():
         for account, peer in zip((b"one", b"one", b"two"), half, strict=True):
             await peer.send(_announce(account, 1_000, 900))
         await eventually(lambda: server.connections.bodies.held_bytes == 2_700)
-        assert await _limit(server, _announce(b"one", 250)) == "limits.small_bodies_bytes_per_caller_max"
-        assert await _limit(server, _announce(b"two", 350)) == "limits.small_bodies_bytes_max"
+        assert await _limit(server, _announce(b"one", 250, 250)) == "limits.small_bodies_bytes_per_caller_max"
+        assert await _limit(server, _announce(b"two", 350, 350)) == "limits.small_bodies_bytes_max"
         for peer in half:
             peer.writer.close()
         await eventually(lambda: server.connections.bodies.held_bytes == 0)

@@ -15,7 +15,7 @@ from tenure.errors import Invalid, Overloaded
 from tenure.http.app import too_large
 from tenure.http.bodies import Charge
 from tenure.http.connections import Connections
-from tenure.http.exchange import Exchange, admit_head
+from tenure.http.exchange import Exchange
 from tenure.http.message import Admit, Request, Response
 from tenure.http.pace import Pace
 from tenure.http.wire import Refused, RefusedHead, split_target
@@ -248,8 +248,8 @@ class RequestReader:
     def _admit_head(self, exchange: Exchange, size: int, *, chunked: bool) -> None:
         """Have the head admitted, and make room for the body that it announces. Raises Refused."""
         request = exchange.request
-        invited = (size or chunked) and not exchange.old and request.headers.get("expect", "").lower() == "100-continue"
-        outcome = admit_head(self._admit, request)
+        invited = "expect" in request.headers and (size or chunked) and not exchange.old and _waits(request)
+        outcome = self._admit(request)
         if isinstance(outcome, Response):
             # Who waits for leave may send the body or not, so what comes next could not be told apart.
             if chunked or invited or size > self._registry.limits.small_body_bytes:
@@ -300,6 +300,10 @@ class RequestReader:
         """Stop the parser from inside a callback; ``feed`` raises it again outside."""
         self._refused = refused
         raise refused
+
+
+def _waits(request: Request) -> bool:
+    return request.headers["expect"].lower() == "100-continue"
 
 
 def _too_large(what: str, status: int, limit: int) -> Refused:
