@@ -63,10 +63,14 @@ class Call:
 
     ``names`` are the parts of the path that the route left open. ``key`` is the key it came with and ``key_id`` a name
     for it that is no secret; None and "" where there are no keys. ``ring`` are the keys that were valid when it was
-    admitted.
+    admitted; ``app``, ``route`` and ``body_bytes_max`` are there from its admission on.
     """
 
-    __slots__ = ("_app", "_route", "body_bytes_max", "key", "key_id", "names", "request", "ring")
+    __slots__ = ("app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
+
+    app: App
+    route: Route
+    body_bytes_max: int
 
     def __init__(self, request: Request, names: dict[str, str]) -> None:
         self.request = request
@@ -75,13 +79,6 @@ class Call:
         self.key_id = ""
         self.ring: KeyRing | None = None
 
-    def admitted(self, app: App, route: Route, body_bytes_max: int) -> Call:
-        """Note that the head was accepted, and what its body is held to."""
-        self._app = app
-        self._route = route
-        self.body_bytes_max = body_bytes_max
-        return self
-
     @property
     def account(self) -> str:
         """Who its bytes are charged to: the key, or without one the address."""
@@ -89,12 +86,12 @@ class Call:
 
     def lapsed(self) -> Response | None:
         """The refusal, where its key is not good any more; None where it is."""
-        return self._app.lapsed(self._route, self)
+        return self.app.lapsed(self.route, self)
 
     def answer(self, body: bytes) -> Result:
         """Answer it, now that its body is there."""
         self.request.complete(body)
-        return self._app.answer(self._route, self)
+        return self.app.answer(self.route, self)
 
 
 Handler = Callable[[Any, Call], Result]
@@ -175,7 +172,9 @@ class App:
             route, call = self._find(request)
             if self._admit is not None:
                 self._admit(route, call)
-            return call.admitted(self, route, self._bulk_bytes_max if route.bulk else self._command_bytes_max)
+            call.app, call.route = self, route
+            call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
+            return call
         except TenureError as error:
             return self._observed(route, request, error_response(error, request))
         except Exception:
