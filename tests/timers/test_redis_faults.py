@@ -228,7 +228,7 @@ async def test_a_user_who_may_not_run_scripts_is_told_so(server: Server):
 
 async def test_keys_of_somebody_else_are_a_conflict(timers: Timers, redis: Redis):
     prefix = timers._scripts._prefix  # type: ignore[attr-defined]
-    await redis.set(f"{prefix}:{{t}}:meta", "mine")
+    await redis.set(f"{prefix}:{{t}}:record", "mine")
     with pytest.raises(Conflict):
         await timers.schedule("t", 1, delay=0)
 
@@ -236,7 +236,7 @@ async def test_keys_of_somebody_else_are_a_conflict(timers: Timers, redis: Redis
 async def test_a_timer_whose_payload_redis_lost_is_dropped_and_counted(timers: Timers, redis: Redis):
     prefix = timers._scripts._prefix  # type: ignore[attr-defined]
     await timers.schedule("t", 1, delay=0, timer_id="a")
-    await redis.delete(f"{prefix}:{{t}}:payload")
+    await redis.delete(f"{prefix}:{{t}}:record")
     await timers.schedule("t", 2, delay=0, timer_id="b")
     assert [timer.timer_id for timer in await timers.claim("t", max_count=10)] == ["b"]
     assert (await timers.stats("t")).orphaned_total == 1
