@@ -278,8 +278,8 @@ async def test_a_lapsed_timer_can_be_cancelled(world: World):
 
 async def test_cancelling_all_leaves_alone_what_a_worker_holds(world: World):
     await world.timers.schedule_many("t", [NewTimer(payload=n, at=n, timer_id=str(n)) for n in (1, 2)])
-    (lapsed,) = await world.timers.claim("t", lease_ttl_ms=1)
     (held,) = await world.timers.claim("t", lease_ttl_ms=HOUR_MS)
+    (lapsed,) = await world.timers.claim("t", lease_ttl_ms=1)
     await world.pass_ms(2)
     count = 2 * SETTINGS.batch_max + 5
     await world.timers.schedule_many("t", [NewTimer(payload=n, delay=HOUR_MS) for n in range(count)])

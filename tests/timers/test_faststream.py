@@ -181,14 +181,21 @@ async def test_republishing_an_id_while_it_runs_loses_nothing(broker: TimersBrok
 
 async def test_a_handler_longer_than_its_lease_keeps_it(broker: TimersBroker):
     seen: list[int] = []
+    gate = asyncio.Event()
 
-    @broker.subscriber("orders", lease_ttl=0.3)
+    @broker.subscriber("orders", lease_ttl=6)
     async def handle(n: int, message: Delivered) -> None:
         seen.append(message.deliveries)
-        await asyncio.sleep(1.2)
+        await gate.wait()
 
     await broker.start()
     await broker.publish(1, topic="orders")
+    await until(lambda: seen)
+    [first] = await broker.timers.peek("orders", state="in_flight")
+    async with asyncio.timeout(PATIENCE_S):
+        while (await broker.timers.peek("orders", state="in_flight"))[0].at_ms == first.at_ms:
+            await asyncio.sleep(0.005)
+    gate.set()
     await until_gone(broker.timers, "orders")
     assert seen == [1]
     assert (await broker.timers.stats("orders")).lapsed_total == 0
