@@ -64,7 +64,7 @@ async def test_what_the_other_library_scheduled_is_moved_and_handled(
     ]
 
 
-async def test_an_envelope_of_a_release_before_0_5_is_read(redis: Redis, timers: Timers, topic: str):
+async def test_an_envelope_of_the_first_releases_is_read(redis: Redis, timers: Timers, topic: str):
     await redis.zadd(f"timers_timeline:{topic}", {"old": 1.0, "typed": 1.0})
     typed = b'{"b":"7b226964223a377d","ct":"application/json"}'
     await redis.hset(f"timers_payloads:{topic}", mapping={"old": b'{"b":"6869"}', "typed": typed})

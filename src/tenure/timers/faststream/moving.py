@@ -26,7 +26,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class _Old(msgspec.Struct, frozen=True):
-    """The envelope of the releases before 0.5: a body in hexadecimal digits, and its content type."""
+    """The envelope of the first releases: a body in hexadecimal digits, and its content type."""
 
     b: str
     ct: str | None = None
@@ -87,7 +87,7 @@ def _parsed(payload: bytes) -> tuple[bytes, dict[str, Any]]:
         try:
             return bytes.fromhex(old.b), {"content-type": old.ct} if old.ct else {}
         except ValueError as error:
-            raise Invalid("the body of its envelope, of a release before 0.5, is not hexadecimal") from error
+            raise Invalid("its envelope is that of the first releases, and the body in it is not hexadecimal") from error
     return BinaryMessageFormatV1.parse(payload)
 
 
