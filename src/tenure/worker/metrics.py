@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.worker.verdict import VerdictKind
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class MetricsPage:
             from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
             from prometheus_client import start_http_server as start
         except ModuleNotFoundError as error:
-            raise Invalid("a metrics page needs prometheus-client: pip install 'tenure[metrics]'") from error
+            raise needs_extra("a metrics page needs prometheus-client", "metrics") from error
         registry = CollectorRegistry(auto_describe=False)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)

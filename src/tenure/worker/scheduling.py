@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tenure.client.core import default_node
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
@@ -49,7 +50,7 @@ class OpenTimers:
         try:
             from redis.asyncio import Redis
         except ModuleNotFoundError as error:
-            raise Invalid("timers need redis-py: pip install 'tenure[redis]'") from error
+            raise needs_extra("timers need redis-py", "redis") from error
         from tenure.timers.timers import Timers
 
         try:
