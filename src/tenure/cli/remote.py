@@ -100,9 +100,13 @@ def plain(value: Any) -> Any:
 
 
 def refused(target: Target, error: TenureError | OSError, *, as_json: bool) -> int:
-    """Say what stood in the way, with what to do about a missing key; returns the exit code."""
+    """Say what stood in the way, with what to do about a missing key or a server that is not there; returns the exit
+    code.
+    """
     if isinstance(error, Denied) and error.code == "unauthorized":
         given = "TENURE_KEY" if target.key_file is None else str(target.key_file)
         hint = f"the key in {given} is not known there" if target.key() else "set TENURE_KEY, or name a --key-file"
         error = reworded(error, f"{error.message} ({hint})")
+    elif isinstance(error, Overloaded) and error.code == "unreachable":
+        error = reworded(error, f"{error.message} (start one with tenure serve, or set TENURE_URL to where it is)")
     return refuse(error, exit_code(error), as_json=as_json)
