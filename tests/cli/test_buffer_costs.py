@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenure.buffer import BufferSettings, Consumer, Producer
-from tests.cli.blocks import ROOT
+from tests.docs.blocks import ROOT
 from tests.cli.test_reference import rows
 
 PAGE = (ROOT / "docs" / "how-to" / "what-the-buffer-costs.md").read_text()

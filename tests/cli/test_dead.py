@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.blocks import ROOT, blocks
+from tests.docs.blocks import ROOT, blocks
 from tests.cli.conftest import COMMAND, Remote, surroundings
 from tests.http.serving import Running
 
