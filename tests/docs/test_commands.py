@@ -62,6 +62,12 @@ def _keys(reader: Reader) -> None:
     keys.write_text("0f3c9ab1\n")
 
 
+def _a_pipeline(reader: Reader) -> None:
+    (reader.directory / "my_steps.py").write_text("def with_currency(frame):\n    return frame\n")
+    entry = '{"id": 1, "amount": 2.5, "at": "2026-11-15T08:00:00Z"}'
+    reader.run(f"tenure buffer produce s3://my-bucket/orders-buffer <<< '{entry}'")
+
+
 def _one_job(reader: Reader) -> None:
     reader.run("tenure serve --data served")
     reader.run("tenure put emails '{}'")
@@ -71,9 +77,11 @@ def _one_job(reader: Reader) -> None:
 
 
 PREPARE: dict[str, Callable[[Reader], None]] = {
+    "docs/start.md": lambda reader: (reader.run("tenure serve --data data"), reader.close())[1],
     "docs/how-to/export-lifecycle-events.md": _some_events,
     "docs/how-to/handle-dead-letters.md": _a_dead_letter,
     "docs/how-to/recover-a-damaged-directory.md": _a_directory,
+    "docs/how-to/run-a-pipeline.md": _a_pipeline,
     "docs/how-to/run-the-server.md": _keys,
     "docs/how-to/watch-your-workers.md": lambda reader: (reader.run("tenure serve --data served"), _worker_app(reader))[
         1
