@@ -58,7 +58,7 @@ def commands_of(block: Block) -> list[str]:
     """The commands of a shell's block: lines, joined where one ends in a backslash; with ``$`` prompts, what follows a
     prompt. A loop is one command.
     """
-    lines = block.body.replace("\\\n", " ").splitlines()
+    lines = re.sub(r"\s*\\\n\s*", " ", block.body).splitlines()
     if any(line.startswith("$ ") for line in lines):
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     if any(line.startswith("while ") for line in lines):

@@ -37,6 +37,7 @@ def _some_events(reader: Reader) -> None:
     reader.run("tenure serve --data /var/lib/tenure")
     reader.run("tenure put mail 1 2 3")
     reader.run("tenure claim mail --max 2")
+    reader.run("tenure export --data /var/lib/tenure --events file:///var/lib/tenure-events --once")
 
 
 def _a_dead_letter(reader: Reader) -> None:
@@ -98,6 +99,7 @@ def _has_commands(page: Path) -> bool:
     return any(_is_run(page, c) for block in blocks_of(page) if block.language in SHELLS for c in commands_of(block))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if _has_commands(page)], ids=named)
 def test_every_command_of_a_page_runs(page: Path, installation: Path, tmp_path: Path):
     found = blocks_of(page)

@@ -61,7 +61,7 @@ def results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
             capture_output=True,
             text=True,
             check=False,
-            timeout=540,
+            timeout=1500,
         )
         assert done.returncode == 0, done.stderr
     finally:
@@ -89,7 +89,7 @@ def _prepare(name: str, reader: Reader) -> None:
             reader.run(f"tenure export --data served --events {place} --once")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize("name", sorted(SPARK_PAGES))
 def test_the_spark_of_a_page_runs(name: str, results: dict[str, list[tuple[str, str]]]):
     assert len(results[name]) > 1
