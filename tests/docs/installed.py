@@ -37,7 +37,7 @@ def build_wheel(out: Path) -> Path:
 
 def install(home: Path, *requirements: str, dry_run: bool = False) -> None:
     """Install into the environment at ``home``, from the cache where it can be."""
-    command = ["pip", "install", "--quiet", "--constraint", PINS, *requirements]
+    command: list[str | Path] = ["pip", "install", "--quiet", "--constraint", PINS, *requirements]
     command += ["--python", home / "bin" / "python", *(["--dry-run"] if dry_run else [])]
     if uv(*command, "--offline", check=False).returncode != 0:
         uv(*command)

@@ -74,8 +74,8 @@ def runs_spark(command: str) -> bool:
 
 def steps_of(name: str, reader: Reader) -> list[dict[str, Any]]:
     """The steps of one page, in the reader's directory."""
-    common = {"page": name, "directory": str(reader.directory)}
-    steps = [common | {"code": reader.here(BEFORE[name])}]
+    common: dict[str, Any] = {"page": name, "directory": str(reader.directory)}
+    steps: list[dict[str, Any]] = [common | {"code": reader.here(BEFORE[name])}]
     listed = NOT_RUN.get(name, {})
     for block in blocks_of(ROOT / name):
         if block.file is not None:

@@ -77,8 +77,19 @@ def _one_job(reader: Reader) -> None:
     send.chmod(0o755)
 
 
+def _a_log(reader: Reader) -> None:
+    """What the Python of the page has left behind."""
+    reader.run("tenure serve --data data")
+    reader.close()
+
+
+def _served_worker(reader: Reader) -> None:
+    reader.run("tenure serve --data served")
+    _worker_app(reader)
+
+
 PREPARE: dict[str, Callable[[Reader], None]] = {
-    "docs/start.md": lambda reader: (reader.run("tenure serve --data data"), reader.close())[1],
+    "docs/start.md": _a_log,
     "docs/how-to/export-lifecycle-events.md": _some_events,
     "docs/how-to/handle-dead-letters.md": _a_dead_letter,
     "docs/how-to/recover-a-damaged-directory.md": _a_directory,
