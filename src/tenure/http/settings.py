@@ -19,6 +19,7 @@ from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.core.names import shown
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
+from tenure.extras import needs_extra
 from tenure.http.hosts import host_of, is_loopback
 from tenure.http.limits import WireLimits
 from tenure.settings import Settings
@@ -195,7 +196,7 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
 def _check_events(url: str) -> None:
     """A buffer that another process can open. Raises Invalid for any other."""
     if find_spec("pyarrow") is None or find_spec("obstore") is None:
-        raise Invalid("--events needs its extra: pip install tenure[buffer]")
+        raise needs_extra("--events needs the buffer", "buffer")
     from tenure.buffer.store import open_store
 
     open_store(url)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tenure.client.core import default_node
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.server_guard import check_server
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
@@ -51,7 +52,7 @@ class OpenTimers:
             from tenure.timers.timers import Timers
             from tenure.timers.wire import client_of
         except ModuleNotFoundError as error:
-            raise Invalid("timers need redis-py: pip install 'tenure[redis]'") from error
+            raise needs_extra("timers need redis-py", "redis") from error
 
         check_server(url)
         try:

@@ -12,7 +12,7 @@
 
     await broker.publish("INV-001", topic="invoices", activate_in=timedelta(days=30))
 
-Needs ``pip install 'tenure[faststream]'``.
+Needs the extra ``faststream``: ``pip install 'tenure[faststream]'``, in a clone ``pip install '.[faststream]'``.
 """
 
 from __future__ import annotations
