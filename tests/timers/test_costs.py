@@ -32,7 +32,7 @@ async def publish_all(broker: Any, topic: str, ids: Sequence[str], **options: An
 
 async def bytes_of(redis: Redis, pattern: str) -> int:
     keys = [key async for key in redis.scan_iter(pattern)]
-    return sum([int(await redis.memory_usage(key, samples=0) or 0) for key in keys])  # type: ignore[no-untyped-call]
+    return sum([int(await redis.memory_usage(key, samples=0) or 0) for key in keys])
 
 
 @pytest.mark.parametrize("ids", [[str(uuid.uuid4()) for _ in range(COUNT)], [f"order-{n}" for n in range(COUNT)]])

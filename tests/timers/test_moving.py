@@ -74,7 +74,7 @@ async def test_an_envelope_of_the_first_releases_is_read(redis: Redis, timers: T
 
 async def test_what_cannot_be_read_is_refused_and_stays(redis: Redis, timers: Timers, topic: str):
     ids = {"broken": 1.0, "fine": 2.0, "x" * 300: 3.0, b"\xff": 4.0}
-    await redis.zadd(f"timers_timeline:{topic}", ids)  # type: ignore[arg-type]
+    await redis.zadd(f"timers_timeline:{topic}", ids)  # type: ignore[type-var]
     payloads = {"broken": b'{"b":"no hex"}', "fine": b'{"b":"6869"}', "x" * 300: b"x", b"\xff": b"x"}
     await redis.hset(f"timers_payloads:{topic}", mapping=payloads)  # type: ignore[arg-type]
     moved = await move(redis, topic, timers=timers)
