@@ -87,9 +87,7 @@ def _parsed(payload: bytes) -> tuple[bytes, dict[str, Any]]:
         try:
             return bytes.fromhex(old.b), {"content-type": old.ct} if old.ct else {}
         except ValueError as error:
-            raise Invalid(
-                "its envelope is that of the first releases, and the body in it is not hexadecimal"
-            ) from error
+            raise Invalid("its envelope is that of the first releases, and its body is not hexadecimal") from error
     return BinaryMessageFormatV1.parse(payload)
 
 
