@@ -164,6 +164,7 @@ PUBLIC = {
         "TimersSettings",
     ],
     "tenure.timers.faststream": [
+        "Moved",
         "ScheduledTimer",
         "TestTimersBroker",
         "TimerMessage",
@@ -174,6 +175,7 @@ PUBLIC = {
         "TimersRoutePublisher",
         "TimersRouter",
         "TimersSubscriber",
+        "move",
     ],
     "tenure.testing": [
         "AppTester",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -19,7 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tenure import AckPolicy, App, Conflict, Context, Fixed, Invalid, Middleware, Nack, Overloaded, Reject
 from tenure.testing import AppTester, ManualClock
-from tenure.timers import Timers
+from tenure.timers import Held, Timers
+from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.middleware import CallNext, Put, PutNext
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.telemetry import Telemetry
@@ -335,14 +337,23 @@ async def test_a_late_verdict_touches_nobody_elses_lease(timers: Timers):
         await remind.schedule(Note(1), timer_id="one")
         await until(lambda: seen)
         # The lease is ended under the worker, and somebody else claims: what a worker that hung looks like to Redis.
-        info = await timers.get("reminders", "one")
-        assert info is not None
-        await timers_redis(timers).zadd(key_of(timers, "reminders", "leased"), {"one": 1})
-        [taken] = await timers.claim("reminders", lease_ttl_ms=60_000)
+        taken = await take_over(timers, "reminders", "one")
         await until(lambda: "cancelled" in seen)
     assert seen == ["began", "cancelled"]
     assert (await timers.commit("reminders", [taken])).count == 1
     assert app.stats.queue("reminders").leases_lost == 1
+
+
+async def take_over(timers: Timers, topic: str, timer_id: str) -> Held:
+    """End a lease and claim its timer in one script, so that the worker cannot claim it again in between."""
+    keys, token = Keys.of(timers._scripts._prefix, topic), os.urandom(16)  # type: ignore[attr-defined]
+    end = b"redis.call('ZADD', KEYS[2], 1, ARGV[9])\n"
+    args = (keys.channel, b"0", 1, 1_000, 60_000, token, b"other", 5, timer_id)
+    await timers_redis(timers).eval(end + SCRIPTS["claim"].text, len(keys.names), *keys.names, *args)
+    info = await timers.get(topic, timer_id)
+    assert info is not None
+    assert (info.node, info.deliveries) == ("other", 2)
+    return Held(timer_id, token, info.version)
 
 
 async def make_due(timers: Timers, topic: str, timer_id: str) -> None:

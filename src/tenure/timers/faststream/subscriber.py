@@ -108,7 +108,7 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
     async def _made(self) -> Runner:
         timers = self._outer_config.connection.timers
         options = msgspec.structs.replace(self._config.options, queue=self.full_topic)
-        side = TimerSide(timers, options, link=Link(self.full_topic, "Redis of"), node=default_node())
+        side = TimerSide(timers, options, link=Link(self.full_topic, "Redis of the timers"), node=default_node())
         await side.declare()
         timeout_s = self._outer_config.graceful_timeout
         drain_ms = _NO_LIMIT_MS if timeout_s is None else int(timeout_s * 1000)

@@ -21,5 +21,5 @@ def check_topic(topic: str) -> str:
 
 
 def full_topic(prefix: str, topic: str) -> str:
-    """Return the name in Redis. Raises InvalidTopic, also where only the prefix makes a name of an empty topic."""
-    return check_topic(f"{prefix}{topic}" if topic else topic)
+    """Return the name in Redis. Raises InvalidTopic."""
+    return check_topic(f"{prefix}{topic}")
