@@ -11,7 +11,7 @@ import pytest
 
 from tenure.broker.answer import Answer, Level
 from tenure.errors import Denied, Invalid
-from tenure.http.app import Admitted, App, Call, Route
+from tenure.http.app import App, Call, Route
 from tenure.http.auth import Gatekeeper, check_name, visible
 from tenure.http.hosts import HostCheck, host_of, is_loopback
 from tenure.http.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
@@ -321,7 +321,7 @@ def test_a_call_is_held_to_the_keys_of_the_moment_it_starts(keys: str, then: int
     app, gate = guarded("good:r")
     request = Request("GET", "/v0/topics/a", headers={"host": "localhost", "authorization": "Bearer good"})
     admitted = app.admit(request)
-    assert isinstance(admitted, Admitted)
+    assert isinstance(admitted, Call)
     assert admitted.lapsed() is None
     gate.replace(ring(keys))
     lapsed = admitted.lapsed()
@@ -335,7 +335,7 @@ async def test_calls_admitted_before_a_cap_was_reached_are_held_to_it_when_they_
     app, gate = guarded("good", requests_per_key_max=1)
     sent = {"host": "localhost", "authorization": "Bearer good"}
     admitted = [app.admit(Request("GET", "/v0/topics/a/wait", headers=sent)) for _ in range(2)]
-    first, second = (one.answer(b"") for one in admitted if isinstance(one, Admitted))
+    first, second = (one.answer(b"") for one in admitted if isinstance(one, Call))
     assert isinstance(second, Response)
     assert second.status == 429
     first.close()  # type: ignore[union-attr]
@@ -347,8 +347,8 @@ def test_bodies_are_charged_to_the_key_and_without_one_to_the_address():
     sent = {"host": "localhost", "authorization": "Bearer good"}
     keyed = app.admit(Request("GET", "/v0/topics/a", headers=sent, client="10.0.0.1"))
     plain = app.admit(Request("GET", "/open", headers=sent, client="10.0.0.1"))
-    assert isinstance(keyed, Admitted)
-    assert isinstance(plain, Admitted)
+    assert isinstance(keyed, Call)
+    assert isinstance(plain, Call)
     assert keyed.account.startswith("key_")
     assert plain.account == "10.0.0.1"
 

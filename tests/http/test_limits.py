@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
 from tenure.http.limits import WireLimits
 from tenure.http.message import Request, Response
@@ -45,7 +47,7 @@ async def test_34_headers_that_do_not_end_are_given_up_and_others_are_not_distur
 
 
 def _phases(server: Server) -> set[int]:
-    return {connection._reader.phase for connection in server.connections._open}  # type: ignore[attr-defined]
+    return {one._reader.phase for one in server.connections._open if isinstance(one, HttpProtocol)}
 
 
 @on_both_loops
@@ -280,8 +282,8 @@ async def test_small_bodies_are_bounded_by_caller_and_together():
         for account, peer in zip((b"one", b"one", b"two"), half, strict=True):
             await peer.send(_announce(account, 1_000, 900))
         await eventually(lambda: server.connections.bodies.held_bytes == 2_700)
-        assert await _limit(server, _announce(b"one", 250)) == "limits.small_bodies_bytes_per_caller_max"
-        assert await _limit(server, _announce(b"two", 350)) == "limits.small_bodies_bytes_max"
+        assert await _limit(server, _announce(b"one", 250, 250)) == "limits.small_bodies_bytes_per_caller_max"
+        assert await _limit(server, _announce(b"two", 350, 350)) == "limits.small_bodies_bytes_max"
         for peer in half:
             peer.writer.close()
         await eventually(lambda: server.connections.bodies.held_bytes == 0)
@@ -340,8 +342,7 @@ async def _stalled(server: Server) -> asyncio.Transport:
     """Wait until the one connection there is cannot be written to."""
     while True:
         for connection in server.connections._open:
-            assert isinstance(connection, HttpProtocol)
-            if connection._pipeline.outlet.stalled:
+            if isinstance(connection, HttpProtocol) and connection._pipeline.outlet.stalled:
                 return connection._transport
         await asyncio.sleep(0.001)
 
@@ -419,11 +420,122 @@ def test_every_limit_has_a_unit_or_counts_things():
         assert name.endswith((*units, "_per_s")), name
 
 
-async def test_tls_offers_both_protocols(tmp_path: Path):
-    httpx = pytest.importorskip("httpx")
-    certificates = await asyncio.to_thread(_certificate, tmp_path)
-    if certificates is None:
+@on_both_loops
+async def test_where_there_is_no_room_the_connection_that_was_silent_for_longest_is_cut():
+    async with serving(connections_max=3) as (server, _), await Peer.connect(server) as speaker:
+        await speaker.send(post())
+        await speaker.reply()
+        first = await Peer.connect(server)
+        await first.send(HEAD)  # a head that does not end is silence as well
+        second = await Peer.connect(server)
+        await eventually(lambda: len(server.connections) == 3)
+        async with await Peer.connect(server) as honest:
+            await honest.send(post())
+            assert (await honest.reply()).status == 200
+            assert await first.closed()
+            async with await Peer.connect(server) as other:
+                await other.send(post())
+                assert (await other.reply()).status == 200
+                assert await second.closed()
+                assert server.connections.counts.silent_cut == 2
+                late = await talk(server, post())
+                assert (late.status, late.code) == (503, "not_ready"), "all of them have spoken"
+        await speaker.send(post())
+        assert (await speaker.reply()).status == 200
+        first.writer.close()
+        second.writer.close()
+
+
+@on_both_loops
+async def test_silent_connections_are_bounded_together_and_by_address():
+    for limit in ("silent_connections_max", "silent_connections_per_peer_max"):
+        async with serving(**{limit: 3}) as (server, _):
+            peers = [await Peer.connect(server) for _ in range(10)]
+            for peer in peers[:7]:
+                assert await peer.closed()
+            await eventually(lambda: len(server.connections) == 3)
+            for peer in peers[7:]:
+                await peer.send(post())
+                assert (await peer.reply()).status == 200
+            assert server.connections.counts.silent_cut == 7
+            more = [await Peer.connect(server) for _ in range(3)]  # those that spoke do not count
+            await eventually(lambda: len(server.connections) == 6)
+            for peer in (*peers, *more):
+                peer.writer.close()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    made = _certificate(tmp_path_factory.mktemp("tls"))
+    if made is None:
         pytest.skip("needs openssl")
+    return made
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_peers_that_never_say_hello_are_counted_and_lock_nobody_out(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        limits = WireLimits(connections_max=20, tls_handshake_ms=60_000)
+        async with await serve(Welcome(_echo), limits=limits, ssl_context=tls_context(*certificates)) as server:
+            silent = [await Peer.connect(server) for _ in range(100)]
+            await eventually(lambda: server.connections.counts.silent_cut >= 80)
+            assert len(server.connections) <= 20 + 32, "from their acceptance on"
+            await eventually(lambda: len(server.connections) <= 20)
+            assert await _over_tls(server, b"hello") == b"hello"
+            assert all([await peer.closed() for peer in silent[:80]])
+            for peer in silent:
+                peer.writer.close()
+            await eventually(lambda: len(server.connections) == 0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_peer_that_does_not_end_its_handshake_in_time_is_cut(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        limits = WireLimits(tls_handshake_ms=50)
+        async with await serve(Welcome(_echo), limits=limits, ssl_context=tls_context(*certificates)) as server:
+            async with await Peer.connect(server) as silent, await Peer.connect(server) as liar:
+                await liar.send(b"GET / HTTP/1.1\r\n\r\n")
+                await liar.reader.read()
+                assert await silent.closed()
+            await eventually(lambda: len(server.connections) == 0)
+            assert (server.connections.counts.timed_out, server.connections.counts.refused) == (1, 1)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_draining_does_not_wait_for_handshakes(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        server = await serve(Welcome(_echo), ssl_context=tls_context(*certificates))
+        async with await Peer.connect(server) as silent:
+            await eventually(lambda: len(server.connections) == 1)
+            assert await server.drain(50) is True
+            assert await silent.closed()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+def _echo(request: Request) -> Response:
+    return Response(200, bytes(request.body))
+
+
+async def _over_tls(server: Server, body: bytes) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    writer.write(post(body=body))
+    reply = await Peer(reader, writer).reply()
+    writer.close()
+    return reply.body
+
+
+async def test_tls_offers_both_protocols(certificates: tuple[Path, Path]):
+    httpx = pytest.importorskip("httpx")
 
     def handle(request: Request) -> Response:
         return Response(200, bytes(request.body))

@@ -9,7 +9,7 @@ import msgspec
 
 from tenure import Broker
 from tenure.broker.opening import Replay
-from tenure.http.app import Admitted, App
+from tenure.http.app import App, Call
 from tenure.http.context import Context
 from tenure.http.message import Request
 from tenure.http.prometheus import Exposition, Traffic
@@ -104,7 +104,7 @@ async def test_every_body_but_that_of_an_append_is_held_to_64_kib(site: Site) ->
     for route in site.app.routes:
         path = "/".join("a" if part.startswith(":") else part for part in route.pattern.split("/"))
         admitted = site.app.admit(Request(route.method, path))
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Call)
         bulk = (route.method, route.pattern) == ("POST", "/v0/topics/:topic")
         assert admitted.body_bytes_max == sizes["bulk" if bulk else "command"], route.pattern
     ack = b'{"node":"w","seqs":[1]}'

@@ -384,7 +384,7 @@ async def test_a_write_is_answered_once_it_is_durable_and_costs_no_task():
         tasks = len(asyncio.all_tasks())
         await peer.send(post(body=b"1") + post(body=b"2") + post(body=b"13") + post(body=b"4"))
         await eventually(lambda: len(gate.waiting) == 3)
-        assert len(asyncio.all_tasks()) == tasks
+        assert len(asyncio.all_tasks()) <= tasks
         gate.waiting[1].set_result(None)
         gate.waiting[0].set_result(None)
         assert [(await peer.reply()).body for _ in range(2)] == [b"done 1", b"done 2"]

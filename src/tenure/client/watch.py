@@ -59,7 +59,8 @@ class Watch(Resuming[WatchEvent]):
         self._options = options
         self._url = ""
         self._gone: set[str] = set()
-        posting("", {"topics": dict.fromkeys(self._begins, {"from_seq": U64_MAX}), **options})  # fits, wherever we are
+        # Raises where it would not fit in one request, however far this reader comes.
+        posting("", {"topics": {name: {"from_seq": U64_MAX} for name in self._begins}, **options})
 
     def _connect(self) -> Plan[None]:
         if not self._url:

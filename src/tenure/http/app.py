@@ -29,7 +29,7 @@ from tenure.http.keys import Key, KeyRing
 from tenure.http.limits import WireLimits
 from tenure.http.message import Body, Later, Request, Response, Result
 
-__all__ = ["Admitted", "App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
+__all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
 
 log = logging.getLogger("tenure.http")
 
@@ -59,13 +59,18 @@ _PATH_KEPT_MAX = 256
 
 
 class Call:
-    """A request that found its route. ``names`` are the parts of the path that the route left open.
+    """A request that found its route, from its head to its answer: what the wire knows as an Admission.
 
-    ``key`` is the key it came with and ``key_id`` a name for it that is no secret; None and "" where there are no keys.
-    ``ring`` are the keys that were valid when it was admitted.
+    ``names`` are the parts of the path that the route left open. ``key`` is the key it came with and ``key_id`` a name
+    for it that is no secret; None and "" where there are no keys. ``ring`` are the keys that were valid when it was
+    admitted; ``app``, ``route`` and ``body_bytes_max`` are there from its admission on.
     """
 
-    __slots__ = ("key", "key_id", "names", "request", "ring")
+    __slots__ = ("app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
+
+    app: App
+    route: Route
+    body_bytes_max: int
 
     def __init__(self, request: Request, names: dict[str, str]) -> None:
         self.request = request
@@ -73,6 +78,20 @@ class Call:
         self.key: Key | None = None
         self.key_id = ""
         self.ring: KeyRing | None = None
+
+    @property
+    def account(self) -> str:
+        """Who its bytes are charged to: the key, or without one the address."""
+        return self.key_id or self.request.client
+
+    def lapsed(self) -> Response | None:
+        """The refusal, where its key is not good any more; None where it is."""
+        return self.app.lapsed(self.route, self)
+
+    def answer(self, body: Body) -> Result:
+        """Answer it, now that its body is there."""
+        self.request.complete(body)
+        return self.app.answer(self.route, self)
 
 
 Handler = Callable[[Any, Call], Result]
@@ -139,21 +158,23 @@ class App:
             else:
                 self._exact[pattern] = methods
 
-    def admit_whole(self, request: Request) -> Admitted | Response:
+    def admit_whole(self, request: Request) -> Call | Response:
         """Admit a request that has its body already, as a caller in this process has it. Nothing is raised."""
         admitted = self.admit(request)
-        if isinstance(admitted, Admitted) and len(request.body) > admitted.body_bytes_max:
+        if isinstance(admitted, Call) and len(request.body) > admitted.body_bytes_max:
             return error_response(too_large("the body", admitted.body_bytes_max), request)
         return admitted
 
-    def admit(self, request: Request) -> Admitted | Response:
+    def admit(self, request: Request) -> Call | Response:
         """Admit a request by its head, or refuse it with an error body. Nothing is raised."""
         route: Route | None = None
         try:
             route, call = self._find(request)
             if self._admit is not None:
                 self._admit(route, call)
-            return Admitted(self, route, call, self._bulk_bytes_max if route.bulk else self._command_bytes_max)
+            call.app, call.route = self, route
+            call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
+            return call
         except TenureError as error:
             return self._observed(route, request, error_response(error, request))
         except Exception:
@@ -183,7 +204,9 @@ class App:
         except Exception:
             result = _unexpected(request)
         if isinstance(result, Response):
-            return self._observed(route, request, result)
+            if self._observe is not None:
+                self._observe(route, request, result.status)
+            return result
         if isinstance(result, Later):
             if self._observe is not None:
                 _watch(result, self._observe, route=route, request=request)
@@ -231,27 +254,6 @@ class App:
             allowed = sorted(methods | ({"HEAD": None} if "GET" in methods else {}))
             raise MethodNotAllowed(f"{request.method} is not possible here", code="method_not_allowed", allow=allowed)
         return route, names
-
-
-class Admitted:
-    """An admitted request, until its body is there: what the wire knows as an Admission."""
-
-    __slots__ = ("_app", "_call", "_route", "account", "body_bytes_max", "request")
-
-    def __init__(self, app: App, route: Route, call: Call, body_bytes_max: int) -> None:
-        self._app = app
-        self._route = route
-        self._call = call
-        self.request = call.request
-        self.account = call.key_id or call.request.client
-        self.body_bytes_max = body_bytes_max
-
-    def lapsed(self) -> Response | None:
-        return self._app.lapsed(self._route, self._call)
-
-    def answer(self, body: Body) -> Result:
-        self.request.complete(body)
-        return self._app.answer(self._route, self._call)
 
 
 class MethodNotAllowed(TenureError):

@@ -91,8 +91,11 @@ class Gatekeeper:
         """Let a request go on to its body, or raise Denied (401, 403) or Overloaded (429)."""
         request = call.request
         self.hosts.check(request.headers, navigable=not route.scopes and request.method in ("GET", "HEAD"))
-        self._authorize(route, call)
-        self._check_caps(route, call)
+        if self.ring.keys:
+            self._authorize(route, call)
+        call.ring = self.ring
+        if call.key is not None or route.sse:
+            self._check_caps(route, call)
 
     def recheck(self, route: Route, call: Call) -> None:
         """Raise Denied where the keys have changed since the call was admitted and its own is not good any more."""

@@ -76,7 +76,8 @@ class Bodies:
 class Charge:
     """The bytes of one body, charged to ``account`` from its first part until `release`.
 
-    ``announced_bytes`` is what its length says, 0 where there is none. Raises Overloaded where that has no room now.
+    ``announced_bytes`` is what its length says, 0 where there is none. Raises Overloaded for a large one that has no
+    room now.
     """
 
     __slots__ = ("_account", "_bodies", "_pool", "held_bytes")
@@ -85,15 +86,18 @@ class Charge:
         self.held_bytes = 0
         self._bodies = bodies
         self._account = account
-        self._pool = bodies.small if announced_bytes <= bodies.small_body_bytes else bodies.large
-        self._pool.check(account, announced_bytes)
+        if announced_bytes <= bodies.small_body_bytes:
+            self._pool = bodies.small  # it comes at once, so its first part finds out whether there is room
+        else:
+            self._pool = bodies.large
+            self._pool.check(account, announced_bytes)
 
     def grow(self, size: int) -> None:
         """Charge a further part. Raises Overloaded; what was charged before stays."""
         bodies, held = self._bodies, self.held_bytes
         if self._pool is bodies.small and held + size > bodies.small_body_bytes:
             bodies.large.take(self._account, held + size)
-            self._return()
+            self.release()
             self._pool = bodies.large
         else:
             self._pool.take(self._account, size)
@@ -101,12 +105,9 @@ class Charge:
 
     def release(self) -> None:
         """Take the whole body off its account; a second time changes nothing."""
-        self._return()
-        self.held_bytes = 0
-
-    def _return(self) -> None:
-        if self.held_bytes:
-            self._pool.give(self._account, self.held_bytes)
+        held, self.held_bytes = self.held_bytes, 0
+        if held:
+            self._pool.give(self._account, held)
 
 
 def _overloaded(who: str, limit: str, maximum: int) -> Overloaded:

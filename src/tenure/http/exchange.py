@@ -11,9 +11,9 @@ from typing import Any
 from tenure.errors import Closed, Indeterminate, TenureError
 from tenure.http.app import error_response
 from tenure.http.bodies import Charge
-from tenure.http.message import Admission, Admit, Body, Later, Request, Response, Send, Stream
+from tenure.http.message import Admission, Body, Later, Request, Response, Send, Stream
 
-__all__ = ["Done", "Exchange", "Pending", "admit_head", "carry_out", "fault_response", "run_stream"]
+__all__ = ["Done", "Exchange", "Pending", "carry_out", "fault_response", "run_stream"]
 
 log = logging.getLogger("tenure.http")
 
@@ -47,14 +47,6 @@ class Exchange:
         if charge is not None:
             self.body = b""
             charge.release()
-
-
-def admit_head(admit: Admit, request: Request) -> Admission | Response:
-    """Have the head of a request admitted or refused. Nothing is raised."""
-    try:
-        return admit(request)
-    except Exception:
-        return fault_response(request)
 
 
 def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pending:

@@ -32,7 +32,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from tenure.http.connections import Connections
-from tenure.http.exchange import Pending, admit_head, carry_out, fault_response, run_stream
+from tenure.http.exchange import Pending, carry_out, fault_response, run_stream
 from tenure.http.h2_head import BadHead, check_head, check_trailers
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
@@ -154,6 +154,7 @@ class Http2Protocol(asyncio.Protocol):
                 self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
+        self._registry.heard(self)
         check_head(event.headers)
         if self._registry.draining:
             with suppress(ProtocolError):
@@ -168,7 +169,7 @@ class Http2Protocol(asyncio.Protocol):
 
     def _admit_head(self, stream: Http2Stream, *, bodiless: bool) -> None:
         """Have the head admitted before anything of the body is kept. Raises Refused."""
-        outcome = admit_head(self._admit, stream.request(self._client))
+        outcome = self._admit(stream.request(self._client))
         if not isinstance(outcome, Response):
             stream.expect_body(outcome)
         elif bodiless or stream.passes_over:

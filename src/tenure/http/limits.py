@@ -52,7 +52,13 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long such a body is read before everything else on the loop gets its turn."""
 
     connections_max: int = 20_000
-    """Connections at once; one more gets 503 and is closed."""
+    """Connections at once, from their acceptance on; one more gets 503 and is closed."""
+    silent_connections_max: int = 4_096
+    """Connections that have not sent a whole request head yet, TLS handshakes among them; one more, and the oldest of
+    them is cut. The same happens where there are ``connections_max``.
+    """
+    silent_connections_per_peer_max: int = 1_024
+    """Those of one address."""
     pipeline_max: int = 32
     """Requests of one connection being answered at once; more wait, and reading is paused."""
     backlog: int = 2_048

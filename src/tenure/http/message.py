@@ -106,4 +106,6 @@ class Admission(Protocol):
 
 
 Admit = Callable[[Request], Admission | Response]
-"""The seam between the wire and what is behind it: asked with the head of a request, before its body is read."""
+"""The seam between the wire and what is behind it: asked with the head of a request, before its body is read. It raises
+nothing.
+"""

@@ -68,7 +68,9 @@ class Outlet:
         gathered = self._gathered
         if gathered:
             if not self._transport.is_closing():
-                self._give(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                data = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+                self._written_bytes += len(data)
+                self._transport.write(data)
             self._gathered = []
             self._gathered_bytes = 0
 

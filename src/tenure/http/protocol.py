@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import cast
 
 from tenure.errors import Closed, Invalid
+from tenure.http.connection import Connection
 from tenure.http.connections import Connections
 from tenure.http.h2_protocol import PREFACE, Http2Protocol
 from tenure.http.message import Admit
@@ -25,26 +26,32 @@ _SLICE_BYTES = 16 * 1024
 
 
 class HttpProtocol(asyncio.Protocol):
-    """One connection. ``admit`` is all it knows of the application."""
+    """One connection. ``admit`` is all it knows of the application; it takes the place of its ``arrival``."""
 
     __slots__ = (
         "_admit",
+        "_arrival",
         "_deaf",
         "_deaf_since_s",
         "_half_closed",
+        "_has_room",
         "_ignored_bytes",
         "_paused",
         "_pipeline",
         "_reader",
         "_registry",
+        "_silent",
         "_sniffed",
         "_transport",
         "_unfed",
     )
 
-    def __init__(self, admit: Admit, registry: Connections) -> None:
+    def __init__(self, admit: Admit, registry: Connections, *, arrival: Connection, has_room: bool) -> None:
         self._admit = admit
         self._registry = registry
+        self._arrival = arrival
+        self._has_room = has_room
+        self._silent = True  # no whole head was read yet
         self._unfed = b""
         self._sniffed = False
         self._paused = False
@@ -64,10 +71,8 @@ class HttpProtocol(asyncio.Protocol):
         self._reader = RequestReader(
             self._registry, client=client, admit=self._admit, deliver=pipeline.submit, invite=pipeline.invite
         )
-        admitted = self._registry.add(self)
-        if admitted is None:
-            self.abort()
-        elif not admitted or self._registry.draining:
+        self._registry.replace(self._arrival, self)
+        if not self._has_room or self._registry.draining:
             code = "shutting_down" if self._registry.draining else "not_ready"
             self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
 
@@ -125,6 +130,9 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(refused)
         outlet.gathering = False
         outlet.release()
+        if self._silent and reader.heads:
+            self._silent = False
+            self._registry.heard(self)
         if reader.over:
             self._deaf = True
         self._regulate()

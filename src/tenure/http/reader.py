@@ -16,7 +16,7 @@ from tenure.http.app import too_large
 from tenure.http.bodies import Charge
 from tenure.http.body_parts import BodyParts
 from tenure.http.connections import Connections
-from tenure.http.exchange import Exchange, admit_head
+from tenure.http.exchange import Exchange
 from tenure.http.message import Admit, Request, Response
 from tenure.http.pace import Pace
 from tenure.http.wire import Refused, RefusedHead, split_target
@@ -41,8 +41,8 @@ class RequestReader:
     """Gives each whole request to ``deliver`` as an Exchange.
 
     ``admit`` is asked at the end of each head, ``invite`` is called where the peer waits for leave to send its body.
-    ``since_s`` is when the phase began, ``body_bytes`` what has come of the body. A body that is kept is charged to the
-    caller as it comes; whoever takes the exchange releases it.
+    ``since_s`` is when the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. A body
+    that is kept is charged to the caller as it comes; whoever takes the exchange releases it.
     """
 
     __slots__ = (
@@ -64,6 +64,7 @@ class RequestReader:
         "_target",
         "body_bytes",
         "client",
+        "heads",
         "messages",
         "over",
         "phase",
@@ -90,6 +91,7 @@ class RequestReader:
         self._exchange: Exchange | None = None
         self._body = BodyParts()
         self._pace: Pace | None = None
+        self.heads = 0
         self.messages = 0
         self.on_message_begin()
         self.phase, self.messages = Phase.BETWEEN, 0
@@ -239,6 +241,7 @@ class RequestReader:
         self._exchange = Exchange(request, keep_alive=parser.should_keep_alive(), old=old)
         self._raw_left = size if upgrade else 0
         self._overhead_bytes = 0
+        self.heads += 1
         self.phase = Phase.BODY
         self.since_s = self._registry.now_s
         self._admit_head(self._exchange, size, chunked=coding is not None)
@@ -246,8 +249,8 @@ class RequestReader:
     def _admit_head(self, exchange: Exchange, size: int, *, chunked: bool) -> None:
         """Have the head admitted, and make room for the body that it announces. Raises Refused."""
         request = exchange.request
-        invited = (size or chunked) and not exchange.old and request.headers.get("expect", "").lower() == "100-continue"
-        outcome = admit_head(self._admit, request)
+        invited = "expect" in request.headers and (size or chunked) and not exchange.old and _waits(request)
+        outcome = self._admit(request)
         if isinstance(outcome, Response):
             # Who waits for leave may send the body or not, so what comes next could not be told apart.
             if chunked or invited or size > self._registry.limits.small_body_bytes:
@@ -298,6 +301,10 @@ class RequestReader:
         """Stop the parser from inside a callback; ``feed`` raises it again outside."""
         self._refused = refused
         raise refused
+
+
+def _waits(request: Request) -> bool:
+    return request.headers["expect"].lower() == "100-continue"
 
 
 def _too_large(what: str, status: int, limit: int) -> Refused:

@@ -108,17 +108,21 @@ class Service:
 
     def _admit(self, route: Route, call: Call) -> None:
         self.gate.admit(route, call)
-        self._check_open(route)
+        if self.context.draining:
+            self._refuse_late(route)
+        if route.scopes:
+            _ = self.context.broker  # raises while the log is replayed
 
     def _start(self, route: Route, call: Call) -> None:
-        self.gate.start(route, call)
-        self._check_open(route)
+        gate = self.gate
+        if call.ring is not gate.ring or call.key is not None or route.sse:
+            gate.start(route, call)
+        if self.context.draining:
+            self._refuse_late(route)
 
-    def _check_open(self, route: Route) -> None:
+    def _refuse_late(self, route: Route) -> None:
         if route.scopes:
-            if self.context.draining:
-                raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
-            _ = self.context.broker  # raises while the log is replayed
+            raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
 
     def _observe(self, route: Route | None, request: Request, status: int) -> None:
         self.traffic.observe(route, request, status)
