@@ -22,10 +22,10 @@ MAY_IMPORT = {
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
-    "worker": {"errors", "core", "client", "logs", "timers"},
+    "worker": {"errors", "server_guard", "core", "client", "logs", "timers"},
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
-    "client": {"errors", "core"},
+    "client": {"errors", "server_guard", "core"},
     "spark": {"errors", "logs", "clock", "core", "buffer", "client"},
 }
 

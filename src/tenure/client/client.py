@@ -15,6 +15,7 @@ from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.core import Core
+from tenure.client.endpoint import endpoint_of
 from tenure.client.feed import Feeding
 from tenure.client.gather_settings import ProducerOptions
 from tenure.client.handle import Call, Handle
@@ -27,18 +28,18 @@ __all__ = ["AsyncClient", "Calls", "Client"]
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Wire | AsyncWire)
-_URL = "http://127.0.0.1:4000"
 
 
 class Calls(Handle[W, Core], Generic[W]):
     """Every call of the contract, for both kinds of client.
 
-    ``node`` is who writes and works where a call does not say; one is made up otherwise.
+    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given. ``node`` is who writes and works where a
+    call does not say; one is made up otherwise.
     """
 
     def __init__(
         self,
-        url: str = _URL,
+        url: str | None = None,
         *,
         key: str | None = None,
         node: str | None = None,
@@ -47,8 +48,13 @@ class Calls(Handle[W, Core], Generic[W]):
         wire: W | None = None,
     ) -> None:
         core = Core(node=node, settings=settings)
-        super().__init__(wire if wire is not None else self._make_wire(url, key, core.settings, tls=tls), core)
-        self._where = url if wire is None else type(wire).__name__
+        if wire is None:
+            endpoint = endpoint_of(url, key)
+            wire = self._make_wire(endpoint.url, endpoint.key, core.settings, tls=tls)
+            self._where = endpoint.url
+        else:
+            self._where = type(wire).__name__
+        super().__init__(wire, core)
 
     @staticmethod
     @abstractmethod
@@ -69,6 +75,7 @@ class Calls(Handle[W, Core], Generic[W]):
         return self._core.settings
 
     put_topic = Call(_topics.put_topic)
+    patch_topic = Call(_topics.patch_topic)
     topic = Call(_topics.topic)
     topics = Call(_topics.topics)
     delete_topic = Call(_topics.delete_topic)

@@ -15,6 +15,7 @@ from tenure.http.turns import Turns
 
 if TYPE_CHECKING:
     from tenure.http.prometheus import Exposition
+    from tenure.http.shares import Shares
 
 __all__ = ["Context"]
 
@@ -33,6 +34,7 @@ class Context:
         self.replay = replay
         self.draining = False
         self.exposition: Exposition | None = None
+        self.shares: Shares | None = None
         self.openapi: Callable[[], bytes] | None = None
         self.append_limits = _append_limits(self.settings)
         self.turns = Turns(self.settings.limits.turn_ms)

@@ -38,7 +38,7 @@ from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
 from tenure.http.message import Admit, Request, Response
 from tenure.http.pace import Pace
-from tenure.http.wire import BODILESS, Refused, is_sound
+from tenure.http.wire import BODILESS, Refused, all_headers, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
 
@@ -154,8 +154,8 @@ class Http2Protocol(asyncio.Protocol):
                 self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
-        self._registry.heard(self)
         check_head(event.headers)
+        self._registry.heard(self)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
@@ -244,7 +244,7 @@ class Http2Protocol(asyncio.Protocol):
             head.append((b"content-type", response.content_type))
             if response.stream is None:
                 head.append((b"content-length", b"%d" % len(response.body)))
-        return head + [(name.lower(), value) for name, value in response.headers]
+        return head + [(name.lower(), value) for name, value in all_headers(response)]
 
     async def _send(self, stream: Http2Stream, data: bytes) -> None:
         if not stream.gone:

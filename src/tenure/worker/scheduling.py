@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tenure.client.core import default_node
 from tenure.errors import Invalid
+from tenure.server_guard import check_server
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
@@ -52,6 +53,7 @@ class OpenTimers:
             raise Invalid("timers need redis-py: pip install 'tenure[redis]'") from error
         from tenure.timers.timers import Timers
 
+        check_server(url)
         try:
             redis = Redis.from_url(url)
         except ValueError as error:

@@ -52,7 +52,7 @@ class AsyncSending:
 
     async def _append(self, put: Put) -> list[int]:
         producer, stats = self._producers.get(put.queue), self._stats.queue(put.queue)
-        if producer is not None and len(put.records) == 1 and put.records[0].unique_key is None:
+        if producer is not None and _is_plain(put):
             try:
                 seq = await producer.put(_record(put.records[0]))
             except NotFound:
@@ -62,7 +62,10 @@ class AsyncSending:
                 stats.producer_batches = producer.sent_count
                 return [seq]
         produced = await self.client.produce(
-            put.queue, [_record(record) for record in put.records], config=put.task.options.queue_config()
+            put.queue,
+            [_record(record) for record in put.records],
+            idempotency_key=put.idempotency_key,
+            config=put.task.options.queue_config(),
         )
         stats.puts += len(put.records)
         if producer is None:
@@ -91,7 +94,10 @@ class BlockingSending:
 
     def _append(self, put: Put) -> list[int]:
         records = [_record(record) for record in put.records]
-        return list(self.client.produce(put.queue, records, config=put.task.options.queue_config()).seqs)
+        produced = self.client.produce(
+            put.queue, records, idempotency_key=put.idempotency_key, config=put.task.options.queue_config()
+        )
+        return list(produced.seqs)
 
 
 def _check_no_loop() -> None:
@@ -110,6 +116,11 @@ def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
         return seqs
     hooked.close()
     raise Invalid("a middleware's put hook waited for something: with task.blocking it must not")
+
+
+def _is_plain(put: Put) -> bool:
+    """Whether a put may share a request with others: one job, and no key that speaks for the whole request."""
+    return len(put.records) == 1 and put.records[0].unique_key is None and put.idempotency_key is None
 
 
 def _record(outgoing: Outgoing) -> Record:

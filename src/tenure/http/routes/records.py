@@ -11,17 +11,18 @@ import msgspec
 from tenure.broker.broker import Broker
 from tenure.broker.replies import Deletion, Difference, Produced
 from tenure.core.names import check_topic_name
-from tenure.errors import Conflict, Indeterminate
+from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.app import Call, Route
 from tenure.http.append import Append, Steps
 from tenure.http.append_body import read_append
-from tenure.http.auth import check_name
+from tenure.http.auth import check_name, may_configure
 from tenure.http.body import Reader
 from tenure.http.context import Context
 from tenure.http.message import Later, Request, Response, Result
 from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
+from tenure.http.shares import share_of
 from tenure.http.turns import finish
 
 __all__ = ["ROUTES"]
@@ -61,6 +62,7 @@ def _produce(
     request, body = call.request, given.body
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
+    may_create = body.config is None or may_configure(call)
     key = body.idempotency_key
     try:
         answer = context.broker.produce(
@@ -70,15 +72,28 @@ def _produce(
             idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
             client_id=body.client_id,
             client_seq=body.client_seq,
-            create=body.create,
+            create=body.create and may_create,
             config=None if body.config is None else config_fields(body.config),
+            share=share_of(context, call),
         )
+    except NotFound:
+        if may_create or not body.create:
+            raise
+        raise _no_admin(call.names["topic"]) from None
     except Conflict as conflict:
         if "last_seq" not in conflict.detail:
             raise
         return _refuse_once_durable(context.broker, call.names["topic"], conflict)
     watch = Stopwatch(answer)
     return Later(answer, lambda produced: _produced(request, produced, with_seqs=with_seqs, fsync_ms=watch.fsync_ms))
+
+
+def _no_admin(topic: str) -> Denied:
+    return Denied(
+        f"there is no topic {topic!r}, and this key lacks the scope admin, which creating one with a config needs: "
+        "have it created first, or leave config out",
+        missing=["admin"],
+    )
 
 
 async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
