@@ -96,9 +96,10 @@ lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	for version in $(SPARKS); do \
 		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
+	$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 
-build: $(READY) ## Build the wheel and the source archive into dist/
-	$(BIN)/python tools/venv.py uv build --quiet --no-build-isolation --python $(BIN)/python
+build: ## Build the wheel and the source archive into dist/, with the few packages that takes
+	@$(PYTHON) tools/venv.py build
 
 clean: ## Remove .venv and everything that was built or cached
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tenure import __version__
 from tenure.cli import screen
 from tenure.cli.buffer import buffer
 from tenure.cli.claim import claim
@@ -31,7 +32,6 @@ from tenure.cli.worker import worker
 __all__ = ["app"]
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -47,9 +47,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"tenure {version('tenure')} (Python {platform.python_version()})")
+        print(f"tenure {__version__} (Python {platform.python_version()})")
         raise typer.Exit
 
 

@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tenure.cli.intake import BATCH_RECORDS, Batch, from_arguments, from_lines, open_lines
+from tenure.cli.intake import BATCH_RECORDS, Batch, from_arguments, from_lines, lines_are_piped_in, open_lines
 from tenure.cli.main import OK
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
@@ -40,7 +40,8 @@ __all__ = ["put"]
 def put(
     queue: QueueName,
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="JSON values; - reads one per line from a pipe.")
+        list[str] | None,
+        typer.Argument(metavar="DATA", help="JSON values; - or nothing reads one per line from a pipe."),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Read one value per line from a file.")] = None,
     text: Annotated[bool, typer.Option("--text", help="Take values as text, not as JSON.")] = False,
@@ -66,9 +67,9 @@ def put(
     """Put records into a queue, in batches of 1000. Each batch is put once, however often it had to be sent."""
     if kind not in ("queue", "log"):
         raise typer.BadParameter("--type is queue or log")
-    words = data or []
+    words = data or (["-"] if file is None and lines_are_piped_in() else [])
     if bool(words) == (file is not None):
-        raise typer.BadParameter("give DATA, - for standard input, or --file")
+        raise typer.BadParameter("give DATA, pipe lines in, or name a --file")
     if "-" in words and len(words) > 1:
         raise typer.BadParameter("- stands alone")
     if unique is not None and (file is not None or words == ["-"] or len(words) > 1):

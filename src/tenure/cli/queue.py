@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import OK, PROBLEM
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, QueueName, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, QueueName, Target, Timeout, Url
 from tenure.cli.queue_options import FIELDS, with_config
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
@@ -36,7 +36,7 @@ Unset = Annotated[
 def _create(
     name: QueueName,
     unset: Unset = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -56,7 +56,7 @@ def _create(
 def _set(
     name: QueueName,
     unset: Unset = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -76,7 +76,7 @@ def _set(
 @queue.command("show")
 def _show(
     name: QueueName,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -93,7 +93,7 @@ def _show(
 def _purge(
     name: QueueName,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -115,7 +115,7 @@ def _delete(
     name: QueueName,
     if_empty: Annotated[bool, typer.Option("--if-empty", help="Only where it holds nothing.")] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

@@ -102,9 +102,13 @@ def plain(value: Any) -> Any:
 
 
 def refused(target: Target, error: TenureError | OSError, *, as_json: bool) -> int:
-    """Say what stood in the way, with what to do about a missing key; returns the exit code."""
+    """Say what stood in the way, with what to do about a missing key or a server that is not there; returns the exit
+    code.
+    """
     if isinstance(error, Denied) and error.code == "unauthorized":
         known = f"the key in {target.key_source} is not known there"
         hint = known if target.endpoint().key else f"set {KEY_VARIABLE}, or name a --key-file"
         error = reworded(error, f"{error.message} ({hint})")
+    elif isinstance(error, Overloaded) and error.code == "unreachable":
+        error = reworded(error, f"{error.message} (start one with tenure serve, or set TENURE_URL to where it is)")
     return refuse(error, exit_code(error), as_json=as_json)

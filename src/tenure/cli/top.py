@@ -154,8 +154,12 @@ class _View:
         room = max(1, height - _ROOM)
         cells = [[clean(str(cell)) for cell in _cells(row)] for row in rows[:room]]
         columns = fitting(cells, width)
+        others = sum(_widths(cells)[column] + 2 for column in columns[1:])
         for name in (_HEADS[column] for column in columns):
-            shown.add_column(_head(name), justify="right" if name.endswith("#") else "left", no_wrap=True)
+            # Only the queue's name gives way: what rich would cut of a number is another number.
+            room_for = max(1, width - others - 2) if name == _HEADS[0] else None
+            right = name.endswith("#")
+            shown.add_column(_head(name), justify="right" if right else "left", no_wrap=True, max_width=room_for)
         for row in cells:
             shown.add_row(*(escape(row[column]) for column in columns))
         more = Text(f"and {len(rows) - room:,} more queues" if len(rows) > room else "", style="dim")
@@ -173,12 +177,17 @@ def fitting(rows: list[list[str]], width: int) -> list[int]:
     another number. The queue's name may be cut.
     """
     kept = list(range(len(_HEADS)))
-    widths = [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
+    widths = _widths(rows)
     widths[0] = min(widths[0], _NAME_WIDTH)
     for column in _LEFT_OUT_FIRST:
         if sum(widths[index] + 2 for index in kept) > width:
             kept.remove(column)
     return kept
+
+
+def _widths(rows: list[list[str]]) -> list[int]:
+    """How wide each column is with its head."""
+    return [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
 
 
 def _head(name: str) -> str:

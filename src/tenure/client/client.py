@@ -14,6 +14,7 @@ from tenure.client.calls import routers as _routers
 from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
+from tenure.client.config import ConfigFields
 from tenure.client.core import Core
 from tenure.client.endpoint import endpoint_of
 from tenure.client.feed import Feeding
@@ -116,12 +117,23 @@ class Calls(Handle[W, Core], Generic[W]):
         return AsyncQueue(self._wire, named) if self._awaits else Queue(self._wire, named)
 
     @overload
-    def producer(self: Calls[Wire], topic: str, **options: Unpack[ProducerOptions]) -> Producer: ...
+    def producer(
+        self: Calls[Wire], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> Producer: ...
     @overload
-    def producer(self: Calls[AsyncWire], topic: str, **options: Unpack[ProducerOptions]) -> AsyncProducer: ...
-    def producer(self: Calls[Any], topic: str, **options: Unpack[ProducerOptions]) -> Producer | AsyncProducer:
-        """Puts gathered into few requests; close it, or use it as a context, so that what is waiting is sent."""
-        return AsyncProducer(self, topic, **options) if self._awaits else Producer(self, topic, **options)
+    def producer(
+        self: Calls[AsyncWire], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncProducer: ...
+    def producer(
+        self: Calls[Any], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> Producer | AsyncProducer:
+        """Puts gathered into few requests; close it, or use it as a context, so that what is waiting is sent.
+
+        A topic that is not there is created with ``config``, by default that of a careful queue.
+        """
+        if self._awaits:
+            return AsyncProducer(self, topic, config=config, **options)
+        return Producer(self, topic, config=config, **options)
 
 
 class Client(Calls[Wire], Closing, awaits=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
@@ -106,6 +107,7 @@ class App:
         self._periodics: dict[str, Periodic] = {}
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
+        self._blocking_lock = threading.Lock()
         self._timers = AppTimers(redis, timers, node=node)
 
     @property
@@ -352,10 +354,12 @@ class App:
     def _without_loop(self) -> BlockingSending:
         from tenure.client.client import Client
 
-        if self._blocking is None:
-            client = Client(self.url, key=self._endpoint.key, node=self._node, settings=self._settings, tls=self._tls)
-            self._blocking = BlockingSending(client)
-        return self._blocking
+        with self._blocking_lock:  # threads that begin together share one client, and so its producers
+            if self._blocking is None:
+                key = self._endpoint.key
+                client = Client(self.url, key=key, node=self._node, settings=self._settings, tls=self._tls)
+                self._blocking = BlockingSending(client)
+            return self._blocking
 
     def _close_blocking(self) -> None:
         blocking, self._blocking = self._blocking, None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.worker.health import Health
 from tenure.worker.metrics import Stats, StatsCollector
 
@@ -135,7 +136,7 @@ def _registry(stats: Stats) -> CollectorRegistry:
     try:
         from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
     except ModuleNotFoundError as error:
-        raise Invalid("a metrics page needs prometheus-client: pip install 'tenure[metrics]'") from error
+        raise needs_extra("a metrics page needs prometheus-client", "metrics") from error
     registry = CollectorRegistry(auto_describe=False)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

@@ -24,7 +24,7 @@ export const ORDERS = {
   ready: { label: "available", of: ({ queue }) => queue.ready },
   oldest: { label: "oldest waits", of: ({ queue }) => (queue.ready ? queue.oldest_ready_ms : -1) },
   in_flight: { label: "in flight", of: ({ queue }) => queue.in_flight },
-  dead: { label: "dead letters", of: ({ queue }) => queue.dead_lettered },
+  dead: { label: "dead jobs", of: ({ queue }) => queue.dead },
   parked: { label: "parked", of: ({ queue }) => queue.parked },
 };
 

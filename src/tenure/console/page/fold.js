@@ -14,7 +14,7 @@ export function fromSnapshot(answer, { headMax, tailMax }) {
   const whole = answer.count - answer.queue.parked === cells.size;
   const leases = new Map();
   for (const lease of answer.leases) leases.set(lease.lease_id, { ...lease, seqs: new Set(lease.seqs) });
-  const { ready, in_flight, delayed, parked, dead_lettered } = answer.queue;
+  const { ready, in_flight, delayed, parked, dead, dead_lettered } = answer.queue;
   return {
     topic: answer.topic,
     config: answer.config,
@@ -23,7 +23,7 @@ export function fromSnapshot(answer, { headMax, tailMax }) {
     next: answer.next && cellOf(answer.next),
     leases,
     leasesPartial: answer.leases_count > answer.leases.length,
-    counts: { ready, in_flight, delayed, parked, dead_lettered },
+    counts: { ready, in_flight, delayed, parked, dead, dead_lettered },
     oldestReadyMs: answer.queue.oldest_ready_ms,
     headMax,
     tailMax,
@@ -137,6 +137,7 @@ const FOLDS = {
     // From a lease or from the ready ones, gone or parked: the row alone does not always tell.
     state.unsure = true;
     state.counts.dead_lettered += jobs;
+    if (state.config.dlq_strategy !== "skip" || state.config.dead_letter) state.counts.dead += jobs;
     if (row.lease_id) letGo(state, row, jobs);
     else state.counts.ready = Math.max(0, state.counts.ready - jobs);
     if (state.config.dlq_strategy !== "skip") state.counts.parked += jobs;
@@ -150,6 +151,7 @@ const FOLDS = {
       return;
     }
     state.counts.parked -= jobs;
+    state.counts.dead -= jobs;
     state.counts.ready += jobs;
     each(row.runs, (seq) => state.parked.delete(seq), RUN_MAX);
   },
