@@ -57,6 +57,7 @@ HOSTILE: dict[str, Callable[[int], bytes]] = {
     "unknown names": lambda size: b'{"records":[{"data":1}]' + b',"":0' * (size // 5) + b"}",
     "one record": lambda size: b'{"records":[{"data":"' + b"x" * size + b'"}]}',
     "no end": lambda size: b'{"records":[' + b'{"data":1},' * (size // 11),
+    "spaces at the end": lambda size: b'{"records":[{"data":1}]}'.ljust(size),
     "spaces": lambda size: b" " * size,
     "brackets": lambda size: b"[" * size,
 }

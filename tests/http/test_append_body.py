@@ -174,6 +174,7 @@ def test_no_body_costs_much_at_once_or_in_all(kind: str, size: int) -> None:
         (b'{"records":[{"data":1},{"data":1,"tag":5}]}', "records[1].tag"),
         (b'{"records":[{"data":1},]}', "not valid JSON"),
         (b'{"records":[{"data":1}]} {}', "not valid JSON"),
+        (b'{"records":[{"data":1}]}' + b" " * 200_000 + b"}", "not valid JSON"),
         (b'{"records":[{"data":1}]', "not valid JSON"),
         (b'{"records":[{"data":1}],}', "not valid JSON"),
         (b'{"records" [{"data":1}]}', "not valid JSON"),

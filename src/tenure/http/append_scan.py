@@ -42,6 +42,7 @@ class AppendScan:
     __slots__ = (
         "_body",
         "_cursor",
+        "_end",
         "_found",
         "_found_bytes",
         "_limits",
@@ -55,6 +56,7 @@ class AppendScan:
     def __init__(self, body: Body, limits: AppendLimits) -> None:
         self._body = body
         self._view = memoryview(body)
+        self._end = len(body)
         self._limits = limits
         self._cursor = Cursor(b"")
         self._record_bytes_max = limits.record_bytes_max + limits.record_fields_bytes_max
@@ -94,10 +96,17 @@ class AppendScan:
             self._check_rest()
             yield
             more = cursor.take(b",")
-        cursor.expect(b"}")
-        self._check_rest()
-        if not cursor.done:
-            raise Malformed(f"the body goes on after its end (byte {cursor.at})")
+        if not cursor.is_at(b"}"):
+            raise Malformed(f"}} is missing (byte {cursor.at})")
+        self._end = cursor.at + 1
+        yield from self._check_end()
+
+    def _check_end(self) -> Iterator[None]:
+        """Raise Malformed where anything but white space follows the body's end; of that there may be any amount."""
+        for start in range(self._end, len(self._body), _PIECE_BYTES):
+            if self._cut(start, start + _PIECE_BYTES).strip(b" \t\n\r"):
+                raise Malformed(f"the body goes on after its end (byte {self._end})")
+            yield
 
     def _check_rest(self) -> None:
         start, end = self._span or (0, 0)
@@ -116,7 +125,7 @@ class AppendScan:
     def _read_rest(self) -> AppendBody:
         """Decode the body without its records, which have been read."""
         start, end = self._span or (0, 0)
-        rest = self._cut(0, start) + b"[]" + self._cut(end, len(self._body)) if end else self._cut(0, len(self._body))
+        rest = self._cut(0, start) + b"[]" + self._cut(end, self._end) if end else self._cut(0, self._end)
         try:
             parsed = _decode_rest(rest)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -47,11 +47,6 @@ class Cursor:
         self._view = memoryview(text)
         self._pass_space()
 
-    @property
-    def done(self) -> bool:
-        """Whether the text is at its end."""
-        return self.at >= len(self.text)
-
     def is_at(self, token: bytes) -> bool:
         """Whether this one-byte token comes next."""
         return self.text.startswith(token, self.at)
