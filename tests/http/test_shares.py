@@ -74,7 +74,7 @@ def append_to_new(site: Site, key: str, name: str) -> Any:
 
 
 def put_router(site: Site, key: str, name: str) -> Any:
-    ends = {"source": f"{name[:2]}source", "dest": f"{name[:2]}dest", "create_dest": False}
+    ends = {"source": f"{name[:2]}source", "dest": f"{name[:2]}dest"}
     return site.put(f"/v0/routers/{name}", ends, headers=by(key))
 
 

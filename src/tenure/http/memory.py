@@ -15,6 +15,7 @@ from typing import Final
 
 __all__ = ["MemoryKeeper", "free_bytes"]
 
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BYTES: Final = 1 << 20
 
@@ -73,6 +74,7 @@ class MemoryKeeper:
         libc = _libc()
         if libc is not None and self._spare_bytes_max:
             libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+            libc.mallopt(_M_TRIM_THRESHOLD, self._spare_bytes_max)  # not after every request: its pages come back dear
             self._task = asyncio.get_running_loop().create_task(self._keep(libc))
 
     def stop(self) -> None:
