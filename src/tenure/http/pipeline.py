@@ -119,7 +119,8 @@ class Pipeline:
     def _answer(self, exchange: Exchange, response: Response) -> None:
         if not self.outlet.gone:
             exchange.response, exchange.pending = response, None
-            exchange.release()
+            if exchange.charge is not None:
+                exchange.charge.release()
             if self._exchanges[0] is exchange:
                 self.flush()
 
