@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
+.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -72,6 +72,9 @@ bench-core: $(READY) ## Measure the engine, as ratios in one run
 bench-http: $(READY) ## Measure the server, as ratios in one run
 	$(BIN)/python -m bench.http
 
+bench-hostile: $(READY) ## Measure an honest client beside a hostile one of each kind (ARGS=kind)
+	$(BIN)/python -m bench.hostile $(ARGS)
+
 bench-client: $(READY) ## Measure clients and workers, as ratios in one run
 	$(BIN)/python -m bench.client
 
@@ -93,9 +96,10 @@ lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	for version in $(SPARKS); do \
 		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
+	$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 
-build: $(READY) ## Build the wheel and the source archive into dist/
-	$(BIN)/python tools/venv.py uv build --quiet --no-build-isolation --python $(BIN)/python
+build: ## Build the wheel and the source archive into dist/, with the few packages that takes
+	@$(PYTHON) tools/venv.py build
 
 clean: ## Remove .venv and everything that was built or cached
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

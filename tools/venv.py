@@ -2,6 +2,7 @@
 
     python3 tools/venv.py               find an interpreter, make .venv, fill it from the hashed requirement files
     python3 tools/venv.py uv ARGUMENT…  run the uv of .venv, set up as below
+    python3 tools/venv.py build         build the wheel and the source archive into dist/, in a small environment
 
 pip fetches one thing, uv, by its hash; uv does the rest, ten times faster. Where packages come from is the machine's
 business: uv is told what pip has been told (index, links, certificates), unless uv has settings of its own.
@@ -23,6 +24,9 @@ PYTHON = os.path.join(VENV, "bin", "python")
 UV = os.path.join(VENV, "bin", "uv")
 UV_PIN = os.path.join(ROOT, "requirements", "uv.txt")
 DEV_PINS = os.path.join(ROOT, "requirements", "dev.txt")
+# A builder needs 30 MB; `.venv`, with Spark in it, has 1.9 GB and takes no part.
+BUILD_VENV = os.path.join(ROOT, "build", "venv")
+BUILD_PINS = os.path.join(ROOT, "requirements", "build.txt")
 
 
 def say(text):
@@ -58,13 +62,19 @@ def find_python():
     sys.exit("setup: Tenure needs Python 3.11 or newer. Install one (it may stand beside the old one), then repeat.")
 
 
-def make_venv(python):
-    """A .venv with pip in it; Debian ships python3 without the part that makes one, so help out there."""
+def make_venv(python, place=VENV):
+    """An environment with pip in it; Debian ships python3 without the part that makes one, so help out there."""
     if works(python, "-c", "import ensurepip, venv"):
-        return subprocess.call([python, "-m", "venv", "--clear", VENV]) == 0
+        return subprocess.call([python, "-m", "venv", "--clear", place]) == 0
     if works(python, "-m", "virtualenv", "--version"):
-        return subprocess.call([python, "-m", "virtualenv", "--clear", "--quiet", VENV]) == 0
+        return subprocess.call([python, "-m", "virtualenv", "--clear", "--quiet", place]) == 0
     return False
+
+
+def need_venv(python, place=VENV):
+    """Make an environment, with the part of Python that makes one installed where it can be; else leave."""
+    if not make_venv(python, place) and not (install_venv_module(python) and make_venv(python, place)):
+        sys.exit("setup: {} cannot make a virtual environment. Install its venv module, then repeat.".format(python))
 
 
 def install_venv_module(python):
@@ -83,9 +93,13 @@ def install_venv_module(python):
     return False
 
 
+def pip_install(python, pins):
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    return subprocess.call([*command, "--require-hashes", "-r", pins]) == 0
+
+
 def install_uv():
-    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    return subprocess.call([*command, "--require-hashes", "-r", UV_PIN]) == 0
+    return pip_install(PYTHON, UV_PIN)
 
 
 def pip_settings():
@@ -128,10 +142,7 @@ def prepare():
     if not (recent_enough(PYTHON) and works(PYTHON, "-m", "pip", "--version")):
         python = find_python()
         say("making .venv with " + python)
-        if not make_venv(python) and not (install_venv_module(python) and make_venv(python)):
-            sys.exit(
-                "setup: {} cannot make a virtual environment. Install its venv module, then repeat.".format(python)
-            )
+        need_venv(python)
     say("installing the pinned requirements")
     if not install_uv():
         sys.exit("setup: pip could not install uv. Is a package index within reach?")
@@ -143,7 +154,21 @@ def prepare():
     say("ready: .venv/bin/tenure")
 
 
+def build():
+    """Build into dist/ with the pinned builder, in an environment of its own that is kept for the next time."""
+    python = os.path.join(BUILD_VENV, "bin", "python")
+    if not (recent_enough(python) and works(python, "-m", "pip", "--version")):
+        need_venv(find_python(), BUILD_VENV)
+    if not pip_install(python, BUILD_PINS):
+        sys.exit("build: pip could not install the pinned builder. Is a package index within reach?")
+    shutil.rmtree(os.path.join(ROOT, "dist"), ignore_errors=True)
+    if subprocess.call([python, "-m", "hatchling", "build", "-d", "dist"], cwd=ROOT) != 0:
+        sys.exit("build: the package could not be built; the reason stands above.")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["build"]:
+        sys.exit(build())
     if sys.argv[1:2] == ["uv"]:
         sys.exit(uv(*sys.argv[2:]))
     prepare()

@@ -50,6 +50,8 @@ _LAZY = {
     "Tick": "tenure.worker.periodic",
 }
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Ack",
     "AckPolicy",

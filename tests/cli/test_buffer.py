@@ -48,7 +48,7 @@ def test_without_the_extra_every_command_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = CliRunner().invoke(buffer, [command, "/nowhere"])
     assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
-    assert "pip install tenure[buffer]" in capsys.readouterr().err + done.output
+    assert "pip install 'tenure[buffer]'" in capsys.readouterr().err + done.output
 
 
 def test_gc_keeps_what_it_is_told_to_retain(tenure: Tenure, home: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.blocks import ROOT, blocks
 from tests.cli.conftest import COMMAND, Remote, surroundings
+from tests.docs.blocks import ROOT, blocks
 from tests.http.serving import Running
 
 

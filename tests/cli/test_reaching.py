@@ -14,8 +14,8 @@ import pytest
 
 from tenure.cli import main, remote
 from tenure.errors import Closed, Conflict, Corrupt, Denied, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
-from tests.cli.blocks import ROOT
 from tests.cli.conftest import Remote, Tenure
+from tests.docs.blocks import ROOT
 from tests.http.serving import Running, serving
 
 EVERY = [

@@ -14,7 +14,7 @@ from tenure.core.config import TopicConfig
 from tenure.core.events import KINDS
 from tenure.export.rows import Exported
 from tenure.log import frame, segment
-from tests.cli.blocks import ROOT
+from tests.docs.blocks import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 # Arguments that mean the same everywhere.

@@ -54,6 +54,20 @@ async def test_topics_are_put_read_listed_and_deleted(client: Both, name: str) -
     assert caught.value.code == "topic_not_found"
 
 
+async def test_a_patch_changes_what_it_names_and_leaves_the_rest(client: Both, name: str) -> None:
+    with pytest.raises(NotFound):
+        await client.patch_topic(name, lease_ms=5_000)
+    put = await client.put_topic(name, type="queue", max_deliveries=3, retry_backoff={"min_ms": 5})
+    patched = await client.patch_topic(name, lease_ms=5_000, retry_backoff={"max_ms": 7})
+    backoff = put.config["retry_backoff"] | {"max_ms": 7}
+    assert patched.config == put.config | {"lease_ms": 5_000, "retry_backoff": backoff}
+    assert (await client.patch_topic(name, max_deliveries=None)).config["max_deliveries"] == 0
+    queue = Both(client.inner.queue(name))
+    configured = await queue.configure(dead_letter=f"{name}.dead", retry_backoff=None)
+    assert (configured.config["dead_letter"], configured.config["retry_backoff"]) == (f"{name}.dead", None)
+    assert configured.config["lease_ms"] == 5_000
+
+
 async def test_a_topic_that_is_not_empty_is_kept_where_that_is_asked(client: Both, name: str) -> None:
     await client.produce(name, [1])
     with pytest.raises(Conflict) as caught:
@@ -229,6 +243,8 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("put_topic", ("../etc",), {}),
     ("put_topic", ("q",), {"lease_ms": "soon"}),
     ("put_topic", ("q",), {"type": "stack"}),
+    ("patch_topic", ("../etc",), {}),
+    ("patch_topic", ("q",), {"lease_ms": "soon"}),
     ("produce", ("a/b", [1]), {}),
     ("produce", ("t", []), {}),
     ("produce", ("t", b"1"), {}),

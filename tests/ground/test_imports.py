@@ -18,15 +18,16 @@ MAY_IMPORT = {
     "errors": set[str](),
     "logs": set[str](),
     "clock": {"errors"},
+    "extras": {"errors"},
     "settings": {"errors", "core"},
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
-    "worker": {"errors", "core", "client", "logs", "timers"},
+    "worker": {"errors", "extras", "server_guard", "core", "client", "logs", "timers"},
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
-    "client": {"errors", "core"},
-    "spark": {"errors", "logs", "clock", "core", "buffer", "client"},
+    "client": {"errors", "server_guard", "core"},
+    "spark": {"errors", "extras", "logs", "clock", "core", "buffer", "client"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.

@@ -95,6 +95,9 @@ class Site:
     async def put(self, target: str, body: Any = None, **options: Any) -> Reply:
         return await self.call("PUT", target, body, **options)
 
+    async def patch(self, target: str, body: Any = None, **options: Any) -> Reply:
+        return await self.call("PATCH", target, body, **options)
+
     async def post(self, target: str, body: Any = None, **options: Any) -> Reply:
         return await self.call("POST", target, body, **options)
 

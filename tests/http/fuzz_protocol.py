@@ -90,12 +90,12 @@ def handle(request: Request) -> Any:
         return _later(request)
     if request.path == "/stream":
         return Response(200, stream=_stream)
-    return Response(200, request.body)
+    return Response(200, bytes(request.body))
 
 
 async def _later(request: Request) -> Response:
     await asyncio.sleep(0)
-    return Response(200, request.body)
+    return Response(200, bytes(request.body))
 
 
 async def _stream(send: Send) -> None:

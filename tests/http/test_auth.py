@@ -271,6 +271,8 @@ async def test_streams_are_capped_by_key_and_together():
     refused = ask(app, "/v0/topics/a/work", token="good")
     assert refused.status == 429
     assert b'"limit":"streams_per_key_max"' in refused.body
+    assert b"1 streams are open already" in refused.body
+    assert b"raise the server's setting streams_per_key_max" in refused.body
     second = ask(app, "/v0/topics/a/work", token="other")
     assert b'"limit":"streams_max"' in ask(app, "/v0/topics/a/work", token="third").body
     running = asyncio.ensure_future(first.stream(None))

@@ -41,7 +41,7 @@ BY_VERB = {
     "watch": {"read"},
     "advance": {"admin"},
 }
-BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
+BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "PATCH": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
 VALUES = {"seq": "1", "wid": "wid_0123456789abcdefghijkl", "folder": "views", "file": "app.js"}
 
 

@@ -521,7 +521,7 @@ def test_draining_does_not_wait_for_handshakes(loop: str, certificates: tuple[Pa
 
 
 def _echo(request: Request) -> Response:
-    return Response(200, request.body)
+    return Response(200, bytes(request.body))
 
 
 async def _over_tls(server: Server, body: bytes) -> bytes:
@@ -538,7 +538,7 @@ async def test_tls_offers_both_protocols(certificates: tuple[Path, Path]):
     httpx = pytest.importorskip("httpx")
 
     def handle(request: Request) -> Response:
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     server = await serve(Welcome(handle), ssl_context=tls_context(*certificates))
     async with server:

@@ -12,7 +12,7 @@ import uvloop
 
 from tenure.http.app import App
 from tenure.http.limits import WireLimits
-from tenure.http.message import Admission, Request, Response, Result, Send
+from tenure.http.message import Admission, Body, Request, Response, Result, Send
 from tenure.http.server import Server, serve
 
 __all__ = [
@@ -151,9 +151,12 @@ class _Welcomed:
     def lapsed(self) -> Response | None:
         return None
 
-    def answer(self, body: bytes) -> Any:
+    def answer(self, body: Body) -> Any:
         self.request.complete(body)
         return self._answer(self.request)
+
+
+SHARED = b"s" * 3_000_000
 
 
 class Bench:
@@ -187,11 +190,13 @@ class Bench:
                 return Response(200, stream=self._flood, content_type=b"text/event-stream")
             case "/big":
                 return Response(200, b"x" * 3_000_000)
+            case "/shared":
+                return Response(200, SHARED)
             case "/broken":
                 raise RuntimeError("a bug")
             case "/split":
                 return Response(200, b"{}", headers=[(b"x", b"a\r\nset-cookie: b")])
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     async def _poll(self, request: Request) -> Response:
         self.started.set()
@@ -200,7 +205,7 @@ class Bench:
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     async def _stream(self, send: Send) -> None:
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tenure.errors import Invalid
-from tenure.spark.pipeline import read_pipeline
+from tenure.spark.pipeline import read_pipeline, validate_pipeline
 from tenure.spark.pipeline.words import described
 
 SOUND = """\
@@ -180,3 +181,43 @@ def test_a_secret_is_named_and_not_written(home: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("ORDERS_DB", "postgresql://me:word@host/db")
     (home / "pipeline.toml").write_text(f'{text}[sink]\n{sink}url_env = "ORDERS_DB"\n')
     assert "word" not in " ".join(described(read_pipeline(home / "pipeline.toml")))
+
+
+@pytest.mark.parametrize(
+    ("sink", "spark", "advice"),
+    [
+        ('kind = "delta"\npath = "tables/orders"', (4, 3), "pip install 'pyspark==4.2.*'. Small tables"),
+        ('kind = "delta"\npath = "tables/orders"', (4, 3), 'kind = "small_delta"'),
+        ('kind = "iceberg"\ntable = "lake.shop.orders"', (4, 2), "pip install 'pyspark==4.1.*'. Small tables"),
+    ],
+)
+def test_validate_says_what_to_install_where_the_sink_has_no_connector_for_this_spark(
+    home: Path, monkeypatch: pytest.MonkeyPatch, sink: str, spark: tuple[int, int], advice: str
+):
+    monkeypatch.setattr("tenure.spark.pipeline.tables.spark_version", lambda: spark)
+    file = home / "pipeline.toml"
+    file.write_text(SOUND.partition("[sink]")[0] + f"[sink]\n{sink}\n")
+    assert read_pipeline(file).name == "orders"  # status and a run elsewhere go on
+    with pytest.raises(Invalid) as refused:
+        validate_pipeline(file)
+    assert refused.value.detail["problems"][0]["line"] == 33
+    assert advice in refused.value.message
+
+
+def test_validate_asks_for_no_connector_where_there_is_no_spark(home: Path, monkeypatch: pytest.MonkeyPatch):
+    def none_there() -> tuple[int, int]:
+        raise Invalid("pyspark is not installed", code="no_spark")
+
+    monkeypatch.setattr("tenure.spark.pipeline.tables.spark_version", none_there)
+    file = home / "pipeline.toml"
+    file.write_text(SOUND.partition("[sink]")[0] + '[sink]\nkind = "delta"\npath = "tables/orders"\n')
+    assert validate_pipeline(file).name == "orders"
+
+
+def test_validate_names_the_extra_of_postgres_where_its_driver_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    file = home / "pipeline.toml"
+    sink = '[sink]\nkind = "postgres"\nurl = "postgresql://host/shop?user=ada"\ntable = "orders"\n'
+    file.write_text(SOUND.partition("[sink]")[0] + sink)
+    with pytest.raises(Invalid, match=r"psycopg is not installed: pip install 'tenure\[postgres\]'"):
+        validate_pipeline(file)

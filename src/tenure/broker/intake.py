@@ -66,7 +66,7 @@ def _check_record(index: int, record: bytes | Record, settings: Settings, node: 
     if type(record) is bytes:
         record = Record(data=record)
     if not isinstance(record, Record) or type(record.data) is not bytes:
-        raise Invalid(f"record {index} must be bytes or a Record whose data is bytes", index=index)
+        raise Invalid(f"records[{index}] must be bytes or a Record whose data is bytes", index=index)
     if record.tag is not None:
         check_tag(record.tag, bytes_max=settings.tag_bytes_max)
     if record.meta is not None:
@@ -77,7 +77,7 @@ def _check_record(index: int, record: bytes | Record, settings: Settings, node: 
     if record.unique_key is not None:
         check_key(record.unique_key, field="unique_key", bytes_max=settings.key_bytes_max)
     if record.hops != 0 or type(record.hops) is not int:
-        raise Invalid(f"record {index}: hops is for routers to count, not for producers to set", index=index)
+        raise Invalid(f"records[{index}]: hops is for routers to count, not for producers to set", index=index)
     if record.node is not None:
         check_node(record.node)
     elif node is not None:
@@ -89,7 +89,7 @@ def _check_record(index: int, record: bytes | Record, settings: Settings, node: 
 def _check_times(index: int, record: Record, settings: Settings) -> None:
     for name, value in (("delay_ms", record.delay_ms), ("deliver_at", record.deliver_at)):
         if value is not None and (type(value) is not int or not 0 <= value < 1 << 53):
-            raise Invalid(f"record {index}: {name} must be an integer of milliseconds, 0 or more", index=index)
+            raise Invalid(f"records[{index}]: {name} must be an integer of milliseconds, 0 or more", index=index)
 
 
 def check_meta(meta: bytes, settings: Settings) -> None:
@@ -107,7 +107,7 @@ def check_meta(meta: bytes, settings: Settings) -> None:
 
 def _too_large(index: int, size: int, settings: Settings) -> Invalid:
     return Invalid(
-        f"record {index} has {size} bytes of data and meta: at most {settings.record_bytes_max}",
+        f"records[{index}] has {size} bytes of data and meta: at most {settings.record_bytes_max}",
         code="record_too_large",
         index=index,
         limit="record_bytes_max",

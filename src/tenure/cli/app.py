@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tenure import __version__
 from tenure.cli import screen
 from tenure.cli.buffer import buffer
 from tenure.cli.claim import claim
@@ -20,6 +21,7 @@ from tenure.cli.inspect import inspect
 from tenure.cli.options import AsJson, Directory
 from tenure.cli.pipeline import pipeline
 from tenure.cli.put import put
+from tenure.cli.queue import queue
 from tenure.cli.report import report
 from tenure.cli.settle import ack, extend, nack
 from tenure.cli.tail import tail
@@ -30,7 +32,6 @@ from tenure.cli.worker import worker
 __all__ = ["app"]
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -46,9 +47,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"tenure {version('tenure')} (Python {platform.python_version()})")
+        print(f"tenure {__version__} (Python {platform.python_version()})")
         raise typer.Exit
 
 
@@ -115,6 +114,7 @@ def _serve(
 
 for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export, report, compact):
     app.command()(command)
+app.add_typer(queue, name="queue")
 app.add_typer(dead, name="dead")
 app.add_typer(buffer, name="buffer")
 app.add_typer(pipeline, name="pipeline")

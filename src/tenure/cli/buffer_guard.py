@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tenure.cli.main import USAGE
 from tenure.cli.remote import exit_code
 from tenure.cli.screen import refuse
-from tenure.errors import Invalid, TenureError
+from tenure.errors import TenureError
+from tenure.extras import needs_extra
 
 __all__ = ["guarded"]
 
@@ -19,7 +20,6 @@ def guarded(work: Callable[[], int], *, as_json: bool) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "obstore"):
             raise
-        missing = Invalid("the buffer needs its extra: pip install tenure[buffer]")
-        return refuse(missing, USAGE, as_json=as_json)
+        return refuse(needs_extra(f"the buffer needs {error.name}", "buffer"), USAGE, as_json=as_json)
     except (TenureError, OSError) as error:
         return refuse(error, exit_code(error), as_json=as_json)

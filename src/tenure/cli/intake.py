@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ import msgspec
 
 from tenure.errors import Invalid
 
-__all__ = ["BATCH_RECORDS", "Batch", "from_arguments", "from_lines", "open_lines"]
+__all__ = ["BATCH_RECORDS", "Batch", "from_arguments", "from_lines", "lines_are_piped_in", "open_lines"]
 
 BATCH_RECORDS: Final = 1_000
 BATCH_BYTES: Final = 4 << 20
@@ -48,6 +49,17 @@ def from_arguments(arguments: Sequence[str], *, text: bool) -> Iterator[Batch]:
     for start in range(0, len(values), BATCH_RECORDS):
         part = values[start : start + BATCH_RECORDS]
         yield Batch(part, start + 1, start + len(part))
+
+
+def lines_are_piped_in() -> bool:
+    """Whether standard input is a pipe, a socket or a file: somebody means it to be read. A terminal or /dev/null is
+    only what a command happens to be started with.
+    """
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def open_lines(path: Path | None) -> tuple[int, int | None]:

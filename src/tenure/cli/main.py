@@ -11,7 +11,7 @@ line too, and ``TENURE_DEBUG=1`` shows the rest of it.
     5    not now: the server is not reached, is overloaded or is stopping; nothing changed, try again later
     6    the key does not allow it, or there is none
     7    the lease was lost: at least one of the jobs is not held any more
-    8    the outcome is unknown: the answer was lost; look before you repeat
+    8    the outcome is unknown: the answer was lost, or could not be printed; look before you repeat
     130  interrupted (128 + SIGINT)
 """
 
@@ -20,7 +20,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
+
+from tenure.cli.output import OutputFailed, discard_output, guard_output
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -34,26 +37,38 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line and leave with one of the documented exit codes."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # an arrow must not end the program where the terminal knows none
-            stream.reconfigure(errors="replace")
+    guard_output()
     try:
         from tenure.cli.app import app
 
-        if "--json" in sys.argv:
-            sys.exit(_run_for_a_program(app))
-        app(prog_name="tenure")
+        sys.exit(_run(app))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain about it while it shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(PROBLEM)
+    except OutputFailed as failed:
+        discard_output()
+        if isinstance(failed.error, BrokenPipeError):  # whoever read our output has gone, and asks for no more
+            sys.exit(PROBLEM)
+        _leave(
+            f"the answer could not be written: {failed}. What the command did stands: look before you repeat", UNKNOWN
+        )
     except Exception as error:
         if os.environ.get("TENURE_DEBUG"):
             raise
         about = " ".join(f"{type(error).__name__}: {error}".split())
         _leave(f"{about}. This is a bug in tenure; TENURE_DEBUG=1 shows where.", FAILED)
+
+
+def _run(app: Typer) -> int | str | None:
+    """Run the command line and return its exit code, with everything that it printed written out."""
+    try:
+        if "--json" in sys.argv:
+            return _run_for_a_program(app)
+        app(prog_name="tenure")
+    except SystemExit as left:
+        return left.code
+    finally:
+        sys.stdout.flush()
+    return OK
 
 
 def _run_for_a_program(app: Typer) -> int:
@@ -73,7 +88,8 @@ def _run_for_a_program(app: Typer) -> int:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"tenure: {message}", file=sys.stderr)
+    with suppress(OSError):  # the exit code says it too
+        print(f"tenure: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
 
 

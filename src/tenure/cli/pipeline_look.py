@@ -23,9 +23,9 @@ def validate(file: Path, *, as_json: bool) -> int:
     """Print that a file is sound, or every mistake in it; returns the exit code."""
 
     def work() -> int:
-        from tenure.spark.pipeline import read_pipeline
+        from tenure.spark.pipeline import validate_pipeline
 
-        pipeline = read_pipeline(file)
+        pipeline = validate_pipeline(file)
         if as_json:
             document({"pipeline": pipeline.name, "file": str(file), "problems": []})
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ Shown = tuple[Payload, int]
 """What a command found, ready for JSON, and its exit code."""
 
 _PLAIN_WIDTH = 110
+# A column of text that gets fewer cells than this is not read any more; numbers are never broken.
+_TEXT_WIDTH_MIN = 12
+_BETWEEN = 3
 
 
 def console_for(stderr: bool = False) -> Console:
@@ -39,7 +43,7 @@ def console_for(stderr: bool = False) -> Console:
 
 def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under heads; a head that ends in ``#`` is a column of numbers. Without a terminal it is Markdown, and
-    a row is one line, however long it gets.
+    a row is one line, however long it gets. On a terminal that is too narrow for the columns, each value gets a line.
     """
     names = [head.rstrip("#") for head in heads]
     right = [head.endswith("#") for head in heads]
@@ -47,12 +51,32 @@ def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object
     if not console.is_terminal:
         _plain_table(console, names, right, cells)
         return
+    if _width_needed(names, right, cells) > console.width:
+        _value_a_line(console, names, cells)
+        return
     shown = Table(box=box.SIMPLE_HEAD, header_style="bold")
     for name, number in zip(names, right, strict=True):
         shown.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in cells:
         shown.add_row(*map(escape, row))
     console.print(shown)
+
+
+def _width_needed(names: list[str], right: list[bool], rows: list[list[str]]) -> int:
+    """How many cells a table takes at least: numbers whole, texts folded."""
+    total = 0
+    for name, number, column in zip(names, right, zip(*rows, strict=True) if rows else [()] * len(names), strict=True):
+        widest = max(map(cell_len, column), default=0)
+        total += _BETWEEN + max(cell_len(name), widest if number else min(widest, _TEXT_WIDTH_MIN))
+    return total
+
+
+def _value_a_line(console: Console, names: list[str], rows: list[list[str]]) -> None:
+    """Print each row as a block of lines, without its empty cells."""
+    room = max(map(cell_len, names))
+    for row in rows:
+        lines = [f"{name:{room}}  {cell}" for name, cell in zip(names, row, strict=True) if cell]
+        console.print("\n" + "\n".join(lines), markup=False, overflow="fold")
 
 
 def _plain_table(console: Console, names: list[str], right: list[bool], rows: list[list[str]]) -> None:
@@ -85,8 +109,9 @@ def _emit(text: bytes) -> None:
 
 
 def note(message: str) -> None:
-    """One line for people, beside the output."""
-    print(f"tenure: {clean(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    """One line for people, beside the output; given up where standard error takes none."""
+    with suppress(OSError):
+        print(f"tenure: {clean(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def answer(find: Callable[[], Shown], show: Callable[[Console, Payload], None], *, as_json: bool) -> int:
@@ -106,8 +131,6 @@ def answer(find: Callable[[], Shown], show: Callable[[Console, Payload], None], 
 
 def refuse(error: TenureError | OSError, exit_code: int, *, as_json: bool) -> int:
     """Say what stood in the way: one line, or a JSON document in the place of the answer. Returns the exit code."""
-    if isinstance(error, BrokenPipeError):
-        raise error
     if isinstance(error, TenureError):
         code, message, detail = error.code, error.message, error.detail
     else:

@@ -10,6 +10,7 @@ from tenure.cli.main import PROBLEM, USAGE
 from tenure.cli.remote import exit_code
 from tenure.cli.screen import note, refuse
 from tenure.errors import Invalid, TenureError
+from tenure.extras import needs_extra
 
 __all__ = ["guarded", "sentence_of"]
 
@@ -30,7 +31,7 @@ def guarded(work: Callable[[], int], *, as_json: bool) -> int:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        missing = Invalid(f"{error.name} is not installed: pip install 'tenure[{extra}]'", code="no_spark")
+        missing = needs_extra(f"{error.name} is not installed", extra, code="no_spark")
         return refuse(missing, USAGE, as_json=as_json)
     except Invalid as error:
         if as_json or "problems" not in error.detail:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url, duration
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url, duration
 from tenure.cli.remote import connected, plain, refused
 from tenure.cli.sampling import SORTS, Row, Sample, Sampler
 from tenure.cli.screen import console_for, document, escape, table
@@ -44,7 +44,7 @@ def top(
     ] = "1s",  # type: ignore[assignment]
     sort: Annotated[str, typer.Option("--sort", help=f"By {', '.join(SORTS)}.")] = "ready",
     once: Annotated[bool, typer.Option("--once", help="Look twice, print the second sample, and leave.")] = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -60,7 +60,9 @@ def top(
     target = Target(url, key_file, timeout)
     try:
         with connected(target) as client:
-            view = _View(Sampler(client, prefix=prefix), url=url, interval_s=interval / 1000, sort=sort)
+            view = _View(
+                Sampler(client, prefix=prefix), url=target.endpoint().url, interval_s=interval / 1000, sort=sort
+            )
             if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 view.once(as_json=as_json)
             else:
@@ -152,8 +154,12 @@ class _View:
         room = max(1, height - _ROOM)
         cells = [[clean(str(cell)) for cell in _cells(row)] for row in rows[:room]]
         columns = fitting(cells, width)
+        others = sum(_widths(cells)[column] + 2 for column in columns[1:])
         for name in (_HEADS[column] for column in columns):
-            shown.add_column(_head(name), justify="right" if name.endswith("#") else "left", no_wrap=True)
+            # Only the queue's name gives way: what rich would cut of a number is another number.
+            room_for = max(1, width - others - 2) if name == _HEADS[0] else None
+            right = name.endswith("#")
+            shown.add_column(_head(name), justify="right" if right else "left", no_wrap=True, max_width=room_for)
         for row in cells:
             shown.add_row(*(escape(row[column]) for column in columns))
         more = Text(f"and {len(rows) - room:,} more queues" if len(rows) > room else "", style="dim")
@@ -171,12 +177,17 @@ def fitting(rows: list[list[str]], width: int) -> list[int]:
     another number. The queue's name may be cut.
     """
     kept = list(range(len(_HEADS)))
-    widths = [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
+    widths = _widths(rows)
     widths[0] = min(widths[0], _NAME_WIDTH)
     for column in _LEFT_OUT_FIRST:
         if sum(widths[index] + 2 for index in kept) > width:
             kept.remove(column)
     return kept
+
+
+def _widths(rows: list[list[str]]) -> list[int]:
+    """How wide each column is with its head."""
+    return [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
 
 
 def _head(name: str) -> str:

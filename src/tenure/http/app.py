@@ -27,7 +27,7 @@ from tenure.errors import (
 )
 from tenure.http.keys import Key, KeyRing
 from tenure.http.limits import WireLimits
-from tenure.http.message import Later, Request, Response, Result
+from tenure.http.message import Body, Later, Request, Response, Result
 
 __all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
 
@@ -85,7 +85,7 @@ class Call:
         """The refusal, where its key is not good any more; None where it is."""
         return self.app.lapsed(self.route, self)
 
-    def answer(self, body: bytes) -> Result:
+    def answer(self, body: Body) -> Result:
         """Answer it, now that its body is there."""
         self.request.complete(body)
         return self.app.answer(self.route, self)

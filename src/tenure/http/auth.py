@@ -19,7 +19,7 @@ from tenure.http.hosts import HostCheck
 from tenure.http.keys import Key, KeyRing
 from tenure.http.message import Later, Request, Response, Result, Send, Stream
 
-__all__ = ["Gatekeeper", "check_name", "visible"]
+__all__ = ["Gatekeeper", "check_name", "may_configure", "visible"]
 
 # Parts of a path that name no topic and no router. Everything else in a path is held to the prefixes.
 _NOT_NAMES: Final = frozenset({"seq", "wid"})
@@ -30,6 +30,11 @@ def check_name(call: Call, name: str) -> None:
     """Raise Denied where the caller's key does not reach a topic or router of this name."""
     if call.key is not None and not call.key.allows(name):
         raise Denied("this key does not reach that name: use one whose prefixes do")
+
+
+def may_configure(call: Call) -> bool:
+    """Whether the caller may decide what a topic is: create one with a config, or change it."""
+    return call.key is None or "admin" in call.key.scopes
 
 
 def visible(call: Call, name: str) -> bool:
@@ -280,7 +285,12 @@ def _taken_away() -> Denied:
 
 
 def _at_cap(maximum: int, limit: str) -> Overloaded:
-    return Overloaded(f"{maximum} are open already: close one, or try again", limit=limit, max=maximum)
+    what = "streams" if limit.startswith("streams") else "requests"
+    return Overloaded(
+        f"{maximum} {what} are open already: close one, try again later, or raise the server's setting {limit}",
+        limit=limit,
+        max=maximum,
+    )
 
 
 def _bearer(request: Request) -> str | None:

@@ -13,6 +13,7 @@ from tenure.http.bodies import Bodies
 from tenure.http.connection import Connection
 from tenure.http.limits import WireLimits
 from tenure.http.silent import Silent
+from tenure.http.unsent import Holder, Unsent
 
 __all__ = ["Connections", "Counts", "over_cap_max"]
 
@@ -45,6 +46,7 @@ class Connections:
         self.limits = limits
         self.counts = Counts()
         self.bodies = Bodies(limits)
+        self.unsent = Unsent(limits)
         self._silent = Silent(limits)
         self.draining = False
         self.connections_max = limits.connections_max
@@ -130,6 +132,10 @@ class Connections:
         self._open.discard(old)
         self._open.add(new)
         self._silent.replace(old, new)
+
+    def note_unsent(self, holder: Holder) -> None:
+        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        self.counts.slow_readers += self.unsent.note(holder, self.now_s)
 
     async def drain(self, deadline_s: float) -> bool:
         """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""

@@ -11,7 +11,7 @@ from typing import Any
 from tenure.errors import Closed, Indeterminate, TenureError
 from tenure.http.app import error_response
 from tenure.http.bodies import Charge
-from tenure.http.message import Admission, Later, Request, Response, Send, Stream
+from tenure.http.message import Admission, Body, Later, Request, Response, Send, Stream
 
 __all__ = ["Done", "Exchange", "Pending", "carry_out", "fault_response", "run_stream"]
 
@@ -36,7 +36,7 @@ class Exchange:
         self.keep_alive = keep_alive
         self.old = old
         self.admission: Admission | None = None
-        self.body = b""
+        self.body: Body = b""
         self.charge: Charge | None = None
         self.response: Response | None = None
         self.pending: Pending | None = None
@@ -47,7 +47,7 @@ class Exchange:
             self.charge.release()
 
 
-def carry_out(admission: Admission, body: bytes, done: Done) -> Response | Pending:
+def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pending:
     """Answer a request: at once, or later through ``done``, which is called once and never from in here.
 
     A write that waits for durability costs a callback, not a task; only a coroutine gets a task. Nothing is raised.

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from tenure.errors import Invalid, Overloaded
 from tenure.http.app import too_large
 from tenure.http.bodies import Charge
+from tenure.http.body_parts import BodyParts
 from tenure.http.connections import Connections
 from tenure.http.exchange import Pending
-from tenure.http.message import Admission, Request, Response
+from tenure.http.message import Admission, Body, Request, Response
+from tenure.http.out_queue import OutQueue
 from tenure.http.pace import Pace
 from tenure.http.wire import Refused, split_target
 
@@ -59,7 +61,7 @@ class Http2Stream:
         """Whether its response is complete, in ``out`` or sent."""
         self.gone = False
         self.pending: Pending | None = None
-        self.out = bytearray()
+        self.out = OutQueue()
         self.sent_bytes = 0
         self.blocked = False
         """Whether the peer has not taken all of ``out``."""
@@ -69,7 +71,7 @@ class Http2Stream:
         self._length: int | None = None
         self._registry = registry
         self._room: asyncio.Future[None] | None = None
-        self._body: list[bytes] = []
+        self._body = BodyParts()
         self._headers: dict[str, str] = {}
         self._method = self._path = self._query = ""
 
@@ -77,6 +79,7 @@ class Http2Stream:
         """Take in the headers. Raises Refused."""
         limits = self._registry.limits
         pseudo: dict[bytes, bytes] = {}
+        fields: dict[bytes, list[bytes]] = {}
         total_bytes = lines = 0
         for name, value in pairs:
             lines += 1
@@ -84,13 +87,13 @@ class Http2Stream:
             if name.startswith(b":"):
                 pseudo[name] = value
             else:
-                key, text = name.decode("latin-1"), value.decode("latin-1")
-                self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+                fields.setdefault(name, []).append(value)
         target = pseudo.get(b":path", b"")
         if len(target) > limits.target_bytes_max:
             raise _too_large("the target", 414, limits.target_bytes_max)
         if total_bytes > limits.header_bytes_max + limits.target_bytes_max or lines > limits.headers_max:
             raise _too_large("the head", 431, limits.header_bytes_max)
+        self._headers = {name.decode(): b", ".join(values).decode("latin-1") for name, values in fields.items()}
         self._method = pseudo.get(b":method", b"").decode("latin-1")
         if b":authority" in pseudo:  # h2 has seen to it that there is one, or a host, and that they agree
             self._headers["host"] = pseudo[b":authority"].decode("latin-1")
@@ -133,14 +136,14 @@ class Http2Stream:
             self._charge.grow(len(data))
         except Overloaded as full:
             raise Refused(full) from full
-        self._body.append(data)
+        self._body.add(data)
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The whole body, now that it is there."""
         self.receiving = False
-        body = self._body
-        self._body = []
-        return body[0] if len(body) == 1 else b"".join(body)
+        body = self._body.take()
+        self._body = BodyParts()
+        return body
 
     @property
     def head_only(self) -> bool:
@@ -149,7 +152,7 @@ class Http2Stream:
 
     def release_body(self) -> None:
         """The body is not needed any more."""
-        self._body = []
+        self._body = BodyParts()
         if self._charge is not None:
             self._charge.release()
 

@@ -40,6 +40,16 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Those of one caller."""
     chunk_overhead_bytes_max: int = 64 * KIB
     """Bytes of a chunked body that are not its content, beyond eight for each byte of content."""
+    append_fields_bytes_max: int = 64 * KIB
+    """What the body of an append has outside of its records; above it 413."""
+    record_fields_bytes_max: int = 8 * KIB
+    """What a record has beside ``data`` and ``meta``; above it 400."""
+    record_fields_max: int = 32
+    """Fields of a record above 4 KiB, those that the server does not know included; above it 400."""
+    append_whole_bytes_max: int = 512 * KIB
+    """An append's body is decoded at once up to this; a larger one is read in turns, and so is one that is odd."""
+    turn_ms: int = 5
+    """How long such a body is read before everything else on the loop gets its turn."""
 
     connections_max: int = 20_000
     """Connections at once, from their acceptance on; one more gets 503 and is closed."""
@@ -65,6 +75,10 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Within any time as long as this a peer must take what waits for it at ``body_bytes_per_s_min``, or all of it."""
     write_buffer_bytes: int = 64 * KIB
     """Bytes kept for a slow reader before whoever sends has to wait."""
+    unsent_bytes_max: int = 4 * MIB
+    """Answers that one connection has not taken; above it no further request of it is started."""
+    unsent_bytes_total_max: int = 128 * MIB
+    """Answers that all connections have not taken; above it those are cut that have taken least for longest."""
     linger_ms: int = 2_000
     linger_bytes_max: int = 16 * MIB
     """After a refusal the peer may go on sending so long, so much, unheard: a reset would eat the answer."""

@@ -10,9 +10,11 @@ import msgspec
 
 from tenure.broker.answer import Answer
 
-__all__ = ["Admission", "Admit", "Headers", "Later", "Request", "Response", "Result", "Send", "Stream"]
+__all__ = ["Admission", "Admit", "Body", "Headers", "Later", "Request", "Response", "Result", "Send", "Stream"]
 
 T = TypeVar("T")
+Body = bytes | bytearray
+"""A request's body; a large one is a bytearray, which nobody writes to any more."""
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[bytes], Awaitable[None]]
 """Give bytes to the peer; returns once there is room for more, raises ConnectionError where the peer is gone or too
@@ -38,18 +40,18 @@ class Request:
         *,
         query: str = "",
         headers: dict[str, str] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         client: str = "",
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.headers = headers if headers is not None else {}
-        self.body = body
+        self.body: Body = body
         self.client = client
         self.started = perf_counter()
 
-    def complete(self, body: bytes) -> None:
+    def complete(self, body: Body) -> None:
         """Take the body, which has been read and is within its limit; the time starts again."""
         self.body = body
         self.started = perf_counter()
@@ -99,7 +101,7 @@ class Admission(Protocol):
     def lapsed(self) -> Response | None:
         """The refusal, where the request would not be admitted any more; None while it would."""
 
-    def answer(self, body: bytes) -> Result:
+    def answer(self, body: Body) -> Result:
         """Answer the whole request; called once."""
 
 

@@ -80,7 +80,13 @@ class Pipeline:
         return bool(self._backlog) or self._held()
 
     def _held(self) -> bool:
-        return self.outlet.stalled or self.streaming or len(self._exchanges) >= self._registry.limits.pipeline_max
+        limits = self._registry.limits
+        return (
+            self.outlet.stalled
+            or self.streaming
+            or len(self._exchanges) >= limits.pipeline_max
+            or self.outlet.held_bytes > limits.unsent_bytes_max
+        )
 
     def submit(self, exchange: Exchange) -> None:
         """Take in a request; it starts at once if there is room."""
@@ -94,7 +100,10 @@ class Pipeline:
         """Answer, after all others, something that is no request; the connection ends with it."""
         exchange = Exchange(refused.request or Request("GET", "/"), keep_alive=False, old=False)
         exchange.response = refused.response()
-        (self._backlog if self._backlog else self._exchanges).append(exchange)
+        if self._backlog:
+            self._backlog.append(exchange)
+        else:
+            self._start(exchange)
         self.flush()
 
     def invite(self) -> None:
@@ -106,10 +115,12 @@ class Pipeline:
 
     def _start(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        if exchange.admission is None:  # refused at its head: the answer is there
+        if exchange.response is not None:  # refused: the answer is there
+            self._hold(exchange, exchange.response)
             if self._exchanges[0] is exchange:
                 self.flush()
             return
+        assert exchange.admission is not None
         outcome = carry_out(exchange.admission, exchange.body, partial(self._answer, exchange))
         if type(outcome) is Response:
             self._answer(exchange, outcome)
@@ -118,11 +129,18 @@ class Pipeline:
 
     def _answer(self, exchange: Exchange, response: Response) -> None:
         if not self.outlet.gone:
-            exchange.response, exchange.pending = response, None
+            exchange.pending = None
             if exchange.charge is not None:
                 exchange.charge.release()
+            self._hold(exchange, response)
             if self._exchanges[0] is exchange:
                 self.flush()
+            else:
+                self.outlet.note()
+
+    def _hold(self, exchange: Exchange, response: Response) -> None:
+        exchange.response = response
+        self.outlet.held_bytes += len(response.body)
 
     def flush(self) -> None:
         """Write what is ready, in order; start what waited for that."""
@@ -144,6 +162,7 @@ class Pipeline:
             self._on_room()
 
     def _emit(self, exchange: Exchange, response: Response) -> None:
+        self.outlet.held_bytes -= len(response.body)
         head_only = exchange.request.method == "HEAD"
         last = not exchange.keep_alive or (self._registry.draining and len(self._exchanges) == 1 and not self._backlog)
         date = self._registry.date

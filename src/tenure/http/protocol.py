@@ -225,6 +225,7 @@ class HttpProtocol(asyncio.Protocol):
         """Look at the deadline of whatever is going on."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
+        pipeline.outlet.note()
         closing = self._transport.is_closing()
         if closing or pipeline.outlet.stalled:
             if pipeline.outlet.too_slow(late_s):

@@ -14,6 +14,7 @@ import httptools
 from tenure.errors import Invalid, Overloaded
 from tenure.http.app import too_large
 from tenure.http.bodies import Charge
+from tenure.http.body_parts import BodyParts
 from tenure.http.connections import Connections
 from tenure.http.exchange import Exchange
 from tenure.http.message import Admit, Request, Response
@@ -88,7 +89,7 @@ class RequestReader:
         self._refused: Refused | None = None
         self._raw_left = 0
         self._exchange: Exchange | None = None
-        self._body: list[bytes] = []
+        self._body = BodyParts()
         self._pace: Pace | None = None
         self.heads = 0
         self.messages = 0
@@ -148,7 +149,7 @@ class RequestReader:
     def release(self) -> None:
         """Forget a half-read body."""
         exchange, self._exchange = self._exchange, None
-        self._body = []
+        self._body = BodyParts()
         if exchange is not None:
             exchange.release()
 
@@ -185,7 +186,7 @@ class RequestReader:
         self._lines = 0
         self._header_bytes = 0
         self._overhead_bytes = 0
-        self._body = []
+        self._body = BodyParts()
         self._pace = None
 
     def on_url(self, part: bytes) -> None:
@@ -280,19 +281,19 @@ class RequestReader:
             charge.grow(len(part))
         except Overloaded as full:
             self._refuse(Refused(full))
-        self._body.append(part)
+        self._body.add(part)
 
     def on_message_complete(self) -> None:
         if not self._raw_left:
             self._complete()
 
     def _complete(self) -> None:
-        exchange, body = self._exchange, self._body
+        exchange = self._exchange
         assert exchange is not None
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
+        exchange.body = self._body.take()
         self.phase = Phase.BETWEEN
         self._exchange = None
-        self._body = []
+        self._body = BodyParts()
         self.over = not exchange.keep_alive
         self._deliver(exchange)
 

@@ -27,6 +27,7 @@ from tenure.http import openapi
 from tenure.http.app import App, Call, Route
 from tenure.http.auth import Gatekeeper
 from tenure.http.context import Context
+from tenure.http.exposure import exposed
 from tenure.http.hosts import HostCheck, is_loopback
 from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.logs import log_request
@@ -35,6 +36,7 @@ from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
+from tenure.http.shares import Shares
 
 __all__ = ["Service", "load_keys"]
 
@@ -77,6 +79,7 @@ class Service:
             streams_per_key_max=settings.streams_per_key_max,
             streams_max=settings.streams_max,
         )
+        self.shares = self.context.shares = Shares(settings, several=lambda: len(self.gate.ring.keys) > 1)
         routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
         self.app = App(
             self.context,
@@ -136,6 +139,7 @@ class Service:
         return {
             "connections": len(connections),
             "body_bytes": connections.bodies.held_bytes,
+            "unsent_bytes": connections.unsent.total_bytes,
             "streams": self.gate.streams_open,
             **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
             **(self._export.metrics() if self._export is not None else {}),
@@ -160,6 +164,7 @@ class Service:
             limits=settings.limits,
             ssl_context=_tls(settings) if settings.tls_cert else None,
         )
+        self._warn_of_exposure()
         if not self.gate.ring:
             reach = "this machine" if is_loopback(settings.host) else "the network"
             log.warning("there are no keys: everybody on %s may do everything", reach)
@@ -188,7 +193,13 @@ class Service:
             log.error("the keys stay as they were: %s", error.message)
             return
         self.gate.replace(ring)
+        self.shares.keep(ring.keys)
+        self._warn_of_exposure()
         log.info("the keys were read again", extra={"keys": len(ring.keys)})
+
+    def _warn_of_exposure(self) -> None:
+        for warning in exposed(self.settings):
+            log.warning("%s", warning)
 
     @property
     def failed(self) -> bool:

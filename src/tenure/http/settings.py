@@ -15,9 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.core.names import shown
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
+from tenure.extras import needs_extra
 from tenure.http.hosts import host_of, is_loopback
 from tenure.http.limits import WireLimits
 from tenure.settings import Settings
@@ -26,7 +28,8 @@ __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
 
 GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings, "export": ExportSettings}
 _PREFIX = "TENURE_"
-_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS"}
+# What the server reads by itself, and what clients, commands and workers read.
+_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS", URL_VARIABLE, KEY_VARIABLE, "TENURE_NODE"}
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """SSE connections; 0: no limit."""
     watch_sessions_max: int = 10_000
     """Watch sessions; 0: no limit."""
+    key_share_percent: int = 25
+    """What one of several keys may hold of all topics, routers, idempotency keys and watch sessions; 0: no limit."""
     watch_ttl_ms: int = 300_000
     """A watch session that nobody reads is forgotten after this."""
     events: str = ""
@@ -73,6 +78,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
     export: ExportSettings = ExportSettings()
+
+    def share_of(self, limit: int) -> int:
+        """How much of a limit one of several keys may use up; 0: all of it."""
+        return max(1, limit * self.key_share_percent // 100) if limit and self.key_share_percent else 0
 
 
 def setting_names() -> Iterator[tuple[str, Any]]:
@@ -173,6 +182,8 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("port must lie in 0..65535")
     if settings.heartbeat_ms < 100:
         raise Invalid("heartbeat_ms must be at least 100")
+    if settings.key_share_percent > 100:
+        raise Invalid("key_share_percent must lie in 0..100")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
     if settings.events:
@@ -185,7 +196,7 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
 def _check_events(url: str) -> None:
     """A buffer that another process can open. Raises Invalid for any other."""
     if find_spec("pyarrow") is None or find_spec("obstore") is None:
-        raise Invalid("--events needs its extra: pip install tenure[buffer]")
+        raise needs_extra("--events needs the buffer", "buffer")
     from tenure.buffer.store import open_store
 
     open_store(url)

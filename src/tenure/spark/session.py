@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.spark.interpreter import interpreter
 from tenure.spark.sinks.protocol import Needs
 from tenure.spark.starting import explained, reachable, started_quietly
@@ -50,7 +51,7 @@ def spark_version() -> tuple[int, int]:
         except PackageNotFoundError:
             continue
         return int(major), int(minor)
-    raise Invalid("pyspark is not installed: pip install 'tenure[spark]'", code="no_spark")
+    raise needs_extra("pyspark is not installed", "spark", code="no_spark")
 
 
 def open_session(

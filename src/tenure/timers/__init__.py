@@ -6,7 +6,7 @@
     timers = Timers(Redis())
     await timers.schedule("reminders", {"to": 42}, delay=60_000, timer_id="reminder-42")
 
-Needs ``pip install 'tenure[redis]'``.
+Needs the extra ``redis``: ``pip install 'tenure[redis]'``, in a clone ``pip install '.[redis]'``.
 """
 
 from __future__ import annotations

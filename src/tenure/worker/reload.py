@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.errors import Invalid
+from tenure.extras import needs_extra
 
 __all__ = ["run_reloading"]
 
@@ -27,7 +27,7 @@ def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)
     try:
         from watchfiles import PythonFilter, watch
     except ModuleNotFoundError as error:
-        raise Invalid("reloading needs watchfiles: pip install 'tenure[reload]'") from error
+        raise needs_extra("reloading needs watchfiles", "reload") from error
     ending = threading.Event()
     process = _start(command)
 

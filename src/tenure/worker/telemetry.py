@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.errors import Invalid
+from tenure.extras import needs_extra
 from tenure.worker.context import Context
 from tenure.worker.middleware import CallNext, Middleware, Put, PutNext
 from tenure.worker.verdict import is_failure
@@ -36,7 +36,7 @@ class Telemetry(Middleware):
             from opentelemetry import trace
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ModuleNotFoundError as error:
-            raise Invalid("spans need OpenTelemetry: pip install 'tenure[otel]'") from error
+            raise needs_extra("spans need OpenTelemetry", "otel") from error
         self._trace = trace
         self._propagator = TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)

@@ -139,16 +139,17 @@ class Serving:
         """A client that ignores what the environment says about proxies, and loads no certificates."""
         return httpx.Client(base_url=self.address, trust_env=False, verify=False, timeout=PATIENCE_S, **options)
 
-    def call(self, method: str, path: str, body: Any = None, *, key: str = "") -> httpx.Response:
+    def call(self, method: str, path: str, body: Any = None, *, key: str = "", accept: str = "*/*") -> httpx.Response:
         """One request on a connection of its own."""
+        headers = {"accept": accept} | ({"authorization": f"Bearer {key}"} if key else {})
+        options: dict[str, Any] = {}
+        if isinstance(body, bytes):
+            options["content"] = body
+            headers["content-type"] = "application/json"
+        elif body is not None:
+            options["json"] = body
         with self.client() as client:
-            options: dict[str, Any] = {"headers": {"authorization": f"Bearer {key}"}} if key else {}
-            if isinstance(body, bytes):
-                options["content"] = body
-                options.setdefault("headers", {})["content-type"] = "application/json"
-            elif body is not None:
-                options["json"] = body
-            return client.request(method, path, **options)
+            return client.request(method, path, headers=headers, **options)
 
     def ok(self, method: str, path: str, body: Any = None, *, key: str = "") -> Any:
         """The same, where it must succeed; returns the body."""

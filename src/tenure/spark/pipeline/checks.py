@@ -18,9 +18,9 @@ from tenure.spark.pipeline.config import LISTS, SECTIONS, Decode, Head, Pipeline
 from tenure.spark.pipeline.functions import load_function
 from tenure.spark.pipeline.queries import check_query, query_of
 from tenure.spark.pipeline.sources import check_source
-from tenure.spark.pipeline.tables import check_sink
+from tenure.spark.pipeline.tables import check_connector, check_sink
 
-__all__ = ["CODE", "read_pipeline"]
+__all__ = ["CODE", "read_pipeline", "validate_pipeline"]
 
 CODE: Final = "bad_pipeline"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -56,6 +56,16 @@ def read_pipeline(file: Path) -> Pipeline:
             problems += check(pipeline)
     if problems:
         raise refused(_sorted(problems), code=CODE)
+    return pipeline
+
+
+def validate_pipeline(file: Path) -> Pipeline:
+    """The pipeline that a file describes, where this machine could also run it: its sink has what it needs for the
+    pyspark that is installed. Raises Invalid (``bad_pipeline``).
+    """
+    pipeline = read_pipeline(file)
+    if problems := list(check_connector(pipeline)):
+        raise refused(problems, code=CODE)
     return pipeline
 
 

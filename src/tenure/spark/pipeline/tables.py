@@ -9,14 +9,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import Invalid, TenureError
+from tenure.extras import install_hint
 from tenure.spark.located import Problem
 from tenure.spark.pipeline.config import Pipeline, SinkTable
+from tenure.spark.session import spark_version
 
 if TYPE_CHECKING:
     from tenure.spark.sinks.file_table import FileTable
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["check_sink", "make_sink", "place_of", "side_path", "side_table"]
+__all__ = ["check_connector", "check_sink", "make_sink", "place_of", "side_path", "side_table"]
 
 _NEEDED: Final = {
     "parquet": ("path",),
@@ -73,12 +75,26 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
         yield at(("sink", "url_env"), f"url_env: the environment has no {sink.url_env}")
     library, extra = _LIBRARIES.get(sink.kind, ("", ""))
     if library and find_spec(library) is None:
-        yield at(("sink", "kind"), f"{library} is not installed: pip install 'tenure[{extra}]'")
+        yield at(("sink", "kind"), f"{library} is not installed: {install_hint(extra)}")
     if sound:
         try:
             make_sink(pipeline)
         except TenureError as error:
             yield at(("sink",), error.message)
+
+
+def check_connector(pipeline: Pipeline) -> Iterator[Problem]:
+    """What the sink needs and has no release for the pyspark of this machine. Nothing where there is no pyspark: the
+    pipeline runs elsewhere then.
+    """
+    try:
+        version = spark_version()
+    except Invalid:
+        return
+    try:
+        make_sink(pipeline).needs(version)
+    except Invalid as error:
+        yield pipeline.located.problem(("sink", "kind"), error.message)
 
 
 def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:

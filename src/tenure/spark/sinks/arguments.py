@@ -25,8 +25,9 @@ def connector_of(
     if spark_version in packages:
         return packages[spark_version]
     known = ", ".join(f"{major}.{minor}" for major, minor in packages)
+    newest = ".".join(map(str, max(packages)))
     raise Invalid(
-        f"{format_name} has no connector for Spark {spark_version[0]}.{spark_version[1]}, only for {known}. Small "
-        f"tables can do without it: {small}",
+        f"{format_name} has no connector for Spark {spark_version[0]}.{spark_version[1]}, only for {known}: "
+        f"pip install 'pyspark=={newest}.*'. Small tables can do without a connector: {small}",
         code="no_connector",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from tenure.errors import Invalid
+from tenure.extras import needs_extra
 
 __all__ = ["Address"]
 
@@ -83,7 +84,7 @@ def _parsed(text: str) -> dict[str, str]:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise Invalid("psycopg is not installed: pip install 'tenure[postgres]'", code="no_psycopg") from None
+        raise needs_extra("psycopg is not installed", "postgres", code="no_psycopg") from None
     try:
         return {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
     except psycopg.Error:

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.blocks import ROOT, blocks, pages, run_page
+from tests.docs.blocks import ROOT, blocks, named, pages
+from tests.docs.snippets import run_python
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PAGES = pages()
-# The README has a test of its own; the design notes show interfaces, which are not programs.
-RUN = [p for p in PAGES if p.name != "README.md" and p.parent.name != "design" and blocks(p, "python")]
-
-
-def ids(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+# The design notes show interfaces, which are not programs.
+RUN = [page for page in PAGES if page.parent.name != "design" and blocks(page, "python")]
 
 
 def anchors(page: Path) -> set[str]:
@@ -26,7 +23,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path):
     broken = []
     for target in _LINK.findall(_FENCED.sub("", page.read_text())):
@@ -39,9 +36,9 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path):
     assert broken == []
 
 
-@pytest.mark.parametrize("page", RUN, ids=ids)
-def test_the_code_on_a_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path):
-    run_page(page, tmp_path)
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_the_code_on_a_page_runs_and_prints_what_it_shows(page: Path, installation: Path, tmp_path: Path):
+    run_python(page, installation, tmp_path)
 
 
 def test_every_page_is_reached_from_the_readme():
@@ -54,3 +51,8 @@ def test_every_page_is_reached_from_the_readme():
         targets = _LINK.findall(_FENCED.sub("", page.read_text()))
         waiting += [(page.parent / name).resolve() for t in targets if (name := t.partition("#")[0]) and "://" not in t]
     assert set(PAGES) - seen == set()
+
+
+def test_the_readme_starts_with_the_two_commands():
+    commands, *_ = blocks(ROOT / "README.md", "console")
+    assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make run", "make test"]
