@@ -31,6 +31,7 @@ from tenure.http.exposure import exposed
 from tenure.http.hosts import HostCheck, is_loopback
 from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.logs import log_request
+from tenure.http.memory import MemoryKeeper
 from tenure.http.message import Request
 from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES, test_clock
@@ -94,6 +95,7 @@ class Service:
         self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
+        self._memory = MemoryKeeper(look_ms=settings.memory_look_ms, spare_bytes_max=settings.memory_spare_bytes_max)
         self._server: Server | None = None
         self._broker: Broker | None = None
         self._export: Supervisor | None = None
@@ -164,6 +166,7 @@ class Service:
             limits=settings.limits,
             ssl_context=_tls(settings) if settings.tls_cert else None,
         )
+        self._memory.start()
         self._warn_of_exposure()
         if not self.gate.ring:
             reach = "this machine" if is_loopback(settings.host) else "the network"
@@ -209,6 +212,7 @@ class Service:
     async def stop(self) -> bool:
         """Stop within the time for draining; True where nothing had to be cut."""
         self.context.draining = True
+        self._memory.stop()
         if self._broker is not None:
             self._broker.detach()
         clean = True

@@ -59,6 +59,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An event stream that has nothing to send says so this often."""
     drain_ms: int = 10_000
     """How long a stop waits for requests in flight."""
+    memory_spare_bytes_max: int = 33_554_432
+    memory_look_ms: int = 5_000
+    """Memory that is kept though nothing needs it, and how often it is looked for; 0 bytes: it is never given back."""
     metrics_topics_max: int = 1_000
     """Topics with numbers of their own in /v0/metrics."""
     requests_per_key_max: int = 1_000
@@ -182,6 +185,8 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("port must lie in 0..65535")
     if settings.heartbeat_ms < 100:
         raise Invalid("heartbeat_ms must be at least 100")
+    if settings.memory_look_ms < 100:
+        raise Invalid("memory_look_ms must be at least 100")
     if settings.key_share_percent > 100:
         raise Invalid("key_share_percent must lie in 0..100")
     if bool(settings.tls_cert) != bool(settings.tls_key):
