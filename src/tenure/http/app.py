@@ -63,11 +63,13 @@ class Call:
 
     ``names`` are the parts of the path that the route left open. ``key`` is the key it came with and ``key_id`` a name
     for it that is no secret; None and "" where there are no keys. ``ring`` are the keys that were valid when it was
-    admitted; ``app``, ``route`` and ``body_bytes_max`` are there from its admission on.
+    admitted. From its admission on there are ``app``, ``route``, ``body_bytes_max``, and ``account``, which its bytes
+    are charged to: the key, or without one the address.
     """
 
-    __slots__ = ("app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
+    __slots__ = ("account", "app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
 
+    account: str
     app: App
     route: Route
     body_bytes_max: int
@@ -78,11 +80,6 @@ class Call:
         self.key: Key | None = None
         self.key_id = ""
         self.ring: KeyRing | None = None
-
-    @property
-    def account(self) -> str:
-        """Who its bytes are charged to: the key, or without one the address."""
-        return self.key_id or self.request.client
 
     def lapsed(self) -> Response | None:
         """The refusal, where its key is not good any more; None where it is."""
@@ -172,7 +169,7 @@ class App:
             route, call = self._find(request)
             if self._admit is not None:
                 self._admit(route, call)
-            call.app, call.route = self, route
+            call.app, call.route, call.account = self, route, call.key_id or request.client
             call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
             return call
         except TenureError as error:

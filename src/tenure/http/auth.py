@@ -128,12 +128,13 @@ class Gatekeeper:
         call.ring = self.ring
 
     def _check_caps(self, route: Route, call: Call) -> None:
-        if call.key is not None:
-            _check_cap(self.requests[call.key_id], self.requests_per_key_max, "requests_per_key_max")
+        if call.key is not None and 0 < self.requests_per_key_max <= self.requests.get(call.key_id, 0):
+            raise _at_cap(self.requests_per_key_max, "requests_per_key_max")
         if route.sse:
-            _check_cap(self.streams_open, self.streams_max, "streams_max")
-            if call.key is not None:
-                _check_cap(self.streams[call.key_id], self.streams_per_key_max, "streams_per_key_max")
+            if 0 < self.streams_max <= self.streams_open:
+                raise _at_cap(self.streams_max, "streams_max")
+            if call.key is not None and 0 < self.streams_per_key_max <= self.streams.get(call.key_id, 0):
+                raise _at_cap(self.streams_per_key_max, "streams_per_key_max")
 
     def _key_of(self, route: Route, request: Request) -> Key:
         token = _bearer(request)
@@ -283,14 +284,13 @@ def _taken_away() -> Denied:
     return Denied("this key was taken away, or may do less than before: ask with one that is good", code="unauthorized")
 
 
-def _check_cap(count: int, maximum: int, limit: str) -> None:
-    if 0 < maximum <= count:
-        what = "streams" if limit.startswith("streams") else "requests"
-        raise Overloaded(
-            f"{count} {what} are open already: close one, try again later, or raise the server's setting {limit}",
-            limit=limit,
-            max=maximum,
-        )
+def _at_cap(maximum: int, limit: str) -> Overloaded:
+    what = "streams" if limit.startswith("streams") else "requests"
+    return Overloaded(
+        f"{maximum} {what} are open already: close one, try again later, or raise the server's setting {limit}",
+        limit=limit,
+        max=maximum,
+    )
 
 
 def _bearer(request: Request) -> str | None:

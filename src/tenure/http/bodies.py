@@ -15,38 +15,21 @@ __all__ = ["Bodies", "Charge"]
 class Pool:
     """A number of bytes, and the share of it that each account holds. ``names`` are the settings of both limits."""
 
-    __slots__ = ("_by_account", "_bytes_max", "_names", "_per_caller_max", "held_bytes")
+    __slots__ = ("_names", "by_account", "bytes_max", "held_bytes", "per_caller_max")
 
     def __init__(self, bytes_max: int, per_caller_max: int, *, names: tuple[str, str]) -> None:
         self.held_bytes = 0
-        self._bytes_max = bytes_max
-        self._per_caller_max = per_caller_max
-        self._by_account: dict[str, int] = {}
+        self.by_account: dict[str, int] = {}
+        self.bytes_max = bytes_max
+        self.per_caller_max = per_caller_max
         self._names = names
 
     def check(self, account: str, size: int) -> None:
         """Raise Overloaded, which names the setting, where an account may not take so much more."""
-        if self.held_bytes + size > self._bytes_max:
-            raise _overloaded("all callers together", self._names[0], self._bytes_max)
-        if self._by_account.get(account, 0) + size > self._per_caller_max:
-            raise _overloaded("this caller", self._names[1], self._per_caller_max)
-
-    def take(self, account: str, size: int) -> None:
-        """Charge bytes to an account. Raises Overloaded; then nothing is charged."""
-        held = self._by_account.get(account, 0) + size
-        if self.held_bytes + size > self._bytes_max or held > self._per_caller_max:
-            self.check(account, size)
-        self.held_bytes += size
-        self._by_account[account] = held
-
-    def give(self, account: str, size: int) -> None:
-        """Take bytes off an account; one that holds nothing is forgotten."""
-        self.held_bytes -= size
-        left = self._by_account[account] - size
-        if left:
-            self._by_account[account] = left
-        else:
-            del self._by_account[account]
+        if self.held_bytes + size > self.bytes_max:
+            raise _overloaded("all callers together", self._names[0], self.bytes_max)
+        if self.by_account.get(account, 0) + size > self.per_caller_max:
+            raise _overloaded("this caller", self._names[1], self.per_caller_max)
 
 
 class Bodies:
@@ -93,21 +76,35 @@ class Charge:
             self._pool.check(account, announced_bytes)
 
     def grow(self, size: int) -> None:
-        """Charge a further part. Raises Overloaded; what was charged before stays."""
-        bodies, held = self._bodies, self.held_bytes
-        if self._pool is bodies.small and held + size > bodies.small_body_bytes:
-            bodies.large.take(self._account, held + size)
+        """Charge a further part. Raises Overloaded; what was charged before stays. Every request with a body comes
+        through here, so it is one step.
+        """
+        bodies, pool, account = self._bodies, self._pool, self._account
+        if pool is bodies.small and self.held_bytes + size > bodies.small_body_bytes:
+            pool = bodies.large
+            pool.check(account, self.held_bytes + size)
+            size += self.held_bytes
             self.release()
-            self._pool = bodies.large
-        else:
-            self._pool.take(self._account, size)
-        self.held_bytes = held + size
+            self._pool = pool
+        held_bytes, own_bytes = pool.held_bytes + size, pool.by_account.get(account, 0) + size
+        if held_bytes > pool.bytes_max or own_bytes > pool.per_caller_max:
+            pool.check(account, size)
+        pool.held_bytes = held_bytes
+        pool.by_account[account] = own_bytes
+        self.held_bytes += size
 
     def release(self) -> None:
-        """Take the whole body off its account; a second time changes nothing."""
-        held, self.held_bytes = self.held_bytes, 0
+        """Take the whole body off its account; a second time changes nothing. An account that holds nothing is
+        forgotten.
+        """
+        held = self.held_bytes
         if held:
-            self._pool.give(self._account, held)
+            self.held_bytes = 0
+            pool = self._pool
+            pool.held_bytes -= held
+            left = pool.by_account.pop(self._account) - held
+            if left:
+                pool.by_account[self._account] = left
 
 
 def _overloaded(who: str, limit: str, maximum: int) -> Overloaded:

@@ -42,11 +42,9 @@ class Exchange:
         self.pending: Pending | None = None
 
     def release(self) -> None:
-        """Let go of the body: it is answered, or nobody waits for it any more."""
-        charge, self.charge = self.charge, None
-        if charge is not None:
-            self.body = b""
-            charge.release()
+        """Take the body off its account: it is answered, or nobody waits for it any more."""
+        if self.charge is not None:
+            self.charge.release()
 
 
 def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pending:

@@ -130,7 +130,8 @@ class Pipeline:
     def _answer(self, exchange: Exchange, response: Response) -> None:
         if not self.outlet.gone:
             exchange.pending = None
-            exchange.release()
+            if exchange.charge is not None:
+                exchange.charge.release()
             self._hold(exchange, response)
             if self._exchanges[0] is exchange:
                 self.flush()

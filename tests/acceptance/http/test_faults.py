@@ -201,11 +201,11 @@ def numbered(number: bytes) -> bytes:
     return b'{"node":"w","seqs":[%b],%b,"records":[{"data":1,"delay_ms":%b}]}' % (number, b",".join(fields), number)
 
 
-DEEP = b'{"x":' * 200_000 + b"1" + b"}" * 200_000
+DEEP = b'{"x":' * 10_000 + b"1" + b"}" * 10_000
 BODIES: dict[str, bytes] = {
     "deep object": DEEP,
-    "deep array": b"[" * 200_000,
-    "deep in a field that is not ours": b'{"node":"w","other":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "deep array": b"[" * 60_000,
+    "deep in a field that is not ours": b'{"node":"w","other":' + b"[" * 30_000 + b"]" * 30_000 + b"}",
     "invalid UTF-8": b'{"node":"\xff\xfe","records":[{"data":"\xff"}]}',
     "overlong UTF-8": b'{"node":"\xc0\xaf","records":[{"data":1}]}',
     "NaN": b'{"node":"w","max":NaN,"seqs":[NaN],"records":[{"data":NaN}],"from_seq":NaN,"ttl_ms":NaN}',
