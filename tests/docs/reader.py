@@ -62,10 +62,9 @@ class Reader:
         return f"http://127.0.0.1:{self.ports['4000']}"
 
     def here(self, text: str) -> str:
-        """The text with this machine's places in it."""
-        for there, here in self.places.items():
-            text = text.replace(there, here)
-        return text
+        """The text with this machine's places in it; where two fit, the longer one, and each once."""
+        longest = sorted(self.places, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest)), lambda found: self.places[found[0]], text)
 
     def save(self, block: Block) -> None:
         """Write a block to the file that the page names."""
