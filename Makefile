@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
+.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -71,6 +71,9 @@ bench-core: $(READY) ## Measure the engine, as ratios in one run
 
 bench-http: $(READY) ## Measure the server, as ratios in one run
 	$(BIN)/python -m bench.http
+
+bench-hostile: $(READY) ## Measure an honest client beside a hostile one of each kind (ARGS=kind)
+	$(BIN)/python -m bench.hostile $(ARGS)
 
 bench-client: $(READY) ## Measure clients and workers, as ratios in one run
 	$(BIN)/python -m bench.client

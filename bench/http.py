@@ -69,7 +69,8 @@ def tenure(home: str) -> list[str]:
 
 def message(method: str, path: str, body: bytes = b"") -> bytes:
     """One request's bytes."""
-    fields = ("host: 127.0.0.1", "content-type: application/json", f"content-length: {len(body)}")
+    fields = ("host: 127.0.0.1", "accept: */*, text/event-stream")
+    fields += ("content-type: application/json", f"content-length: {len(body)}")
     return "\r\n".join((f"{method} {path} HTTP/1.1", *fields, "", "")).encode() + body
 
 

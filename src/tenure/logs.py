@@ -25,26 +25,41 @@ JOB_FIELDS: Final = ("queue", "seq", "attempt")
 """What a worker's line in JSON tells besides; as text, its message begins with them."""
 
 
-class _Text(logging.Formatter):
+class _Lines(logging.Formatter):
+    """Makes lines. ``tracebacks`` shows errors as Python does, with their causes and what they say."""
+
+    def __init__(self, *, tracebacks: bool) -> None:
+        super().__init__()
+        self._trace = _traceback if tracebacks else _places
+
+
+class _Text(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower():7} {one_line(record.getMessage())} {fields}".rstrip()
-        return line + _trace(record, "\n")
+        trace = self._trace(record)
+        return f"{line}\n{trace}" if trace else line
 
 
-class _Json(logging.Formatter):
+class _Json(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {"ts": _time(record), "level": record.levelname.lower(), "logger": record.name}
         line |= {"message": record.getMessage()} | _fields(record, FIELDS + JOB_FIELDS)
         if record.exc_info:
-            line["trace"] = _trace(record)
+            line["trace"] = self._trace(record)
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-def configure(log_format: str, *, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Send what Tenure logs to ``stream`` (standard error unless told), as "text" or as "json"."""
+def configure(
+    log_format: str, *, level: int = logging.INFO, stream: TextIO | None = None, tracebacks: bool = False
+) -> None:
+    """Send what Tenure logs to ``stream`` (standard error unless told), as "text" or as "json".
+
+    With ``tracebacks`` errors are shown as Python shows them: for workers, whose errors are those of their own authors.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_Json() if log_format == "json" else _Text())
+    kind = _Json if log_format == "json" else _Text
+    handler.setFormatter(kind(tracebacks=tracebacks))
     root = logging.getLogger("tenure")
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -65,10 +80,17 @@ def _fields(record: logging.LogRecord, names: tuple[str, ...] = FIELDS) -> dict[
     return {name: one_line(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
-def _trace(record: logging.LogRecord, before: str = "") -> str:
+def _places(record: logging.LogRecord) -> str:
     """Where it happened, by file and line. The exception's own text may quote what a caller sent, so it is left out."""
     if not record.exc_info or record.exc_info[0] is None:
         return ""
     kind, _, trace = record.exc_info
     places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
-    return f"{before}{kind.__name__} at {' < '.join(reversed(places))}"
+    return f"{kind.__name__} at {' < '.join(reversed(places))}"
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    """Where it happened, as Python shows it."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    return "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")

@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms_max: int = 30_000
     """How long a claim or a read may wait for something to come."""
     delay_ms_max: int = 86_400_000
-    """How long a nack may hold a job back."""
+    """How long a nack, or a topic's ``retry_backoff``, may hold a job back; a longer back-off is clamped."""
     diff_records_max: int = 1_000
     diff_bytes_max: int = 1 * MIB
     """One read's answer, by records and by bytes (at least one record comes)."""
@@ -73,12 +73,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     topics_max: int = 100_000
     """0: no limit."""
+    retired_names_max: int = 1_000
+    """Names of deleted topics that only a put may make again (``auto_create`` false); 0: no limit."""
+    turn_topics_max: int = 1_000
+    """Topics that one turn of the loop serves; where more have something new, those of higher priority come first; 0:
+    no limit.
+    """
     routers_max: int = 10_000
     """0: no limit."""
     total_bytes_max: int = 0
     """Live bytes over all topics; 0: no limit."""
     idempotency_keys_max: int = 1_000_000
     """Keys kept over all topics."""
+    idempotency_window_ms_max: int = 604_800_000
+    """The longest ``idempotency_window_ms`` of a topic; a longer one is clamped (seven days)."""
     client_marks_max: int = 100_000
     """Client marks kept per topic; beyond, the one idle for longest gives way, if it has been for ten minutes."""
     unique_keys_max: int = 1_000_000

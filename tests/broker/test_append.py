@@ -330,6 +330,32 @@ async def test_the_number_of_keys_is_bounded_and_old_ones_make_room(clock: Manua
         assert (await broker.produce("u", [b"1"], idempotency_key="b")).deduped
 
 
+async def test_no_window_is_longer_than_the_limit_and_the_answer_says_so(clock: ManualClock) -> None:
+    settings = Settings(idempotency_window_ms_max=1_000, delay_ms_max=500)
+    async with await Broker.open(None, clock=clock, settings=settings) as broker:
+        forever = {"idempotency_window_ms": 2**64 - 1, "retry_backoff": {"max_ms": 2**64 - 1}}
+        info, _ = await broker.put_topic("t", forever)
+        assert info.config["idempotency_window_ms"] == 1_000
+        assert info.config["retry_backoff"]["max_ms"] == 500
+        await broker.produce("u", [b"1"], idempotency_key="k", config=forever)
+        assert broker.topic("u").config["idempotency_window_ms"] == 1_000
+        clock.advance(1_001)
+        assert not (await broker.produce("u", [b"2"], idempotency_key="k")).deduped
+
+
+async def test_a_limit_that_was_lowered_holds_for_topics_from_before(clock: ManualClock) -> None:
+    log = MemoryLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        await broker.put_topic("t", {"idempotency_window_ms": 60_000})
+    settings = Settings(idempotency_window_ms_max=1_000)
+    async with await Broker.open(log.reopen(), clock=clock, settings=settings) as broker:
+        await broker.produce("t", [b"1"], idempotency_key="k")
+        assert broker.idempotency_keys("t") == 1
+        assert broker.idempotency_keys("absent") == 0
+        clock.advance(1_001)
+        assert broker.idempotency_keys("t") == 0
+
+
 async def test_a_window_of_nothing_remembers_nothing_past_the_moment(broker: Broker, clock: ManualClock) -> None:
     await broker.put_topic("t", {"idempotency_window_ms": 0})
     await broker.produce("t", [b"1"], idempotency_key="k")

@@ -129,6 +129,8 @@ SETTLE: dict[str, list[Any]] = {
     "lease_id": LEASE_ID,
     "strict": NOT_FLAG,
 }
+REACHES = [5, True, "q", ["q"], {"q"}, NAN]
+SHARE = [5, True, "q", ["q"], object(), lambda name: None]
 PAGE: dict[str, list[Any]] = {"limit": [None, *NOT_WHOLE], "cursor": CURSOR}
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -150,10 +152,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "meters": {"topic": "q"},
     "topic": {"topic": "q"},
     "topics": {},
+    "idempotency_keys": {"topic": "q"},
     "events": {},
     "pin": {"batch": 1, "bytes_max": 1},
     "mark_time": {},
     "put_topic": {"topic": "q"},
+    "patch_topic": {"topic": "q", "config": {}},
     "delete_topic": {"topic": "q"},
     "put_router": {"router": "r", "source": "q", "dest": "u"},
     "router": {"router": "r"},
@@ -161,6 +165,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "delete_router": {"router": "r"},
 }
 """For every command, arguments that it takes."""
+
+NULL_WITHIN: list[Any] = [{"retry_backoff": {"factor": None}}, {"retry_backoff": {"jitter": None}}]
+PATCH: list[Any] = [
+    bad for bad in CONFIG if not isinstance(bad, dict) or (None not in bad.values() and bad not in NULL_WITHIN)
+]
+"""Null is no bad value in a patch: it returns a field to its default."""
 
 BAD: dict[str, dict[str, list[Any]]] = {
     "produce": {
@@ -172,6 +182,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "client_seq": CLIENT_SEQ,
         "create": NOT_FLAG,
         "config": CONFIG,
+        "share": SHARE,
     },
     "diff": {
         "topic": TOPIC,
@@ -206,7 +217,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "reason_like": REASON,
         "limit": [*NOT_WHOLE, 0],
         "reset_deliveries": NOT_FLAG,
-        "reaches": [5, True, "q", ["q"], {"q"}, NAN],
+        "reaches": REACHES,
     },
     "synced": {},
     "jobs": {"topic": TOPIC, "state": [None, *NOT_TEXT, "", "acked", "Ready", LONE], **PAGE},
@@ -221,11 +232,13 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "leases": {"topic": TOPIC, **PAGE},
     "topic": {"topic": TOPIC, "touch": NOT_FLAG},
     "topics": {"prefix": [None, *NOT_TEXT], **PAGE},
+    "idempotency_keys": {"topic": TOPIC},
     "events": {"topic": [bad for bad in TOPIC if bad is not None]},
     "pin": {"batch": NOT_WHOLE, "bytes_max": [None, *NOT_WHOLE]},
     "mark_time": {},
-    "put_topic": {"topic": TOPIC, "config": CONFIG},
-    "delete_topic": {"topic": TOPIC, "if_empty": NOT_FLAG},
+    "put_topic": {"topic": TOPIC, "config": CONFIG, "share": SHARE},
+    "patch_topic": {"topic": TOPIC, "config": [None, *PATCH]},
+    "delete_topic": {"topic": TOPIC, "if_empty": NOT_FLAG, "reaches": REACHES},
     "put_router": {
         "router": ROUTER,
         "source": [*TOPIC, "u"],
@@ -235,9 +248,10 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "create_dest": NOT_FLAG,
         "filter": MATCH,
         "allow_cycle": NOT_FLAG,
+        "share": SHARE,
     },
     "router": {"router": ROUTER},
-    "routers": {"prefix": [None, *NOT_TEXT], "source": NOT_TEXT, "dest": NOT_TEXT, **PAGE},
+    "routers": {"prefix": [None, *NOT_TEXT], "source": NOT_TEXT, "dest": NOT_TEXT, "reaches": REACHES, **PAGE},
     "delete_router": {"router": ROUTER},
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tenure import Broker, Invalid, NotFound, Overloaded, Record, Settings
+from tenure.core.events import KINDS
+from tenure.core.ranges import each
 from tenure.core.records import Stored
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
@@ -37,6 +40,18 @@ async def kill_job(broker: Broker, seq: int, *, reason: str | None = None, topic
     await broker.claim(topic, node="k", max_count=1000)
     assert (await broker.nack(topic, node="k", seqs=[seq], dead=True, reason=reason)).count == 1
     await broker.nack(topic, node="k", seqs=[job["seq"] for job in broker.jobs(topic, state="in_flight").items] or [0])
+
+
+class AppendsLog(MemoryLog):
+    """A log that keeps what each append was made of: all of it is written, or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[list[str]] = []
+
+    def append(self, entries: Sequence[tuple[int, int, bytes]], **options: bool) -> list[int]:
+        self.appends.append([KINDS[kind].__name__ for kind, _, _ in entries])
+        return super().append(entries, **options)
 
 
 # When
@@ -146,6 +161,40 @@ async def test_skip_moves_the_job_with_all_that_is_its_own(broker: Broker, clock
     }
     assert meta(full)["$dead_letter_src_seq"] == 2
     assert (broker.topic("q").count, broker.topic("q").bytes, numbers(broker)["parked"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("strategy", ["skip", "block", "block_and_dlq"])
+async def test_a_job_that_was_delivered_too_often_keeps_its_last_reason(
+    broker: Broker, clock: ManualClock, strategy: str
+) -> None:
+    await make_queue(broker, jobs=3, max_deliveries=3, dead_letter="dead", dlq_strategy=strategy)
+    for attempt in (1, 2):
+        await broker.claim("q", node="w", max_count=3)
+        await broker.nack("q", node="w", seqs=[1, 3], reason=f"ValueError: attempt {attempt}")
+        await broker.nack("q", node="w", seqs=[2])
+    await fail_by_expiry(broker, clock)
+    events = broker.events()
+    assert (await broker.claim("q", node="w", max_count=3)).seqs == []
+    expected = {1: "ValueError: attempt 2", 2: "max_deliveries", 3: "ValueError: attempt 2"}
+    if strategy != "block":
+        letters = await read(broker, "dead")
+        assert {meta(letter)["$dead_letter_src_seq"]: meta(letter)["$dead_letter_reason"] for letter in letters} == (
+            expected
+        )
+    if strategy != "skip":
+        assert {job["seq"]: job["reason"] for job in broker.jobs("q", state="parked").items} == expected
+    rows = [row for row in events.drain() if row.event == "dead_lettered"]
+    assert {seq: row.reason for row in rows for seq in each(row.runs)} == expected
+
+
+async def test_a_job_shows_its_last_reason_also_after_a_delivery_that_ran_out(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=1)
+    await broker.claim("q", node="w")
+    await broker.nack("q", node="w", seqs=[1], reason="boom")
+    await fail_by_expiry(broker, clock)
+    assert broker.job("q", 1)[1]["reason"] == "boom"
 
 
 async def test_block_parks_the_job_where_it_is(broker: Broker, clock: ManualClock) -> None:
@@ -333,6 +382,88 @@ async def test_an_un_parked_job_may_keep_its_count(broker: Broker) -> None:
     await broker.redrive("q", reset_deliveries=False)
     assert (await broker.claim("q", node="w")).seqs == []
     assert numbers(broker)["parked"] == 1
+
+
+async def park_and_copy(broker: Broker, *seqs: int, jobs: int = 3, **config: Any) -> None:
+    """A queue whose jobs ``seqs`` are parked, each with a copy in ``dead``."""
+    await make_queue(broker, jobs=jobs, dead_letter="dead", dlq_strategy="block_and_dlq", **config)
+    await broker.claim("q", node="k", max_count=jobs)
+    for seq in seqs:
+        await broker.nack("q", node="k", seqs=[seq], dead=True)
+    rest = [job["seq"] for job in broker.jobs("q", state="in_flight").items]
+    await broker.nack("q", node="k", seqs=rest or [0])
+
+
+async def test_redriving_the_copy_of_a_parked_job_un_parks_it_and_adds_no_second_one(broker: Broker) -> None:
+    await park_and_copy(broker, 1, 3)
+    back = await broker.redrive("dead")
+    assert (back.to, back.redriven, back.seqs) == ("q", 2, [1, 2])
+    assert (broker.topic("q").count, broker.topic("dead").count, numbers(broker)["parked"]) == (3, 0, 0)
+    claim = await broker.claim("q", node="w", max_count=9)
+    assert (claim.seqs, [claim.deliveries(seq) for seq in claim.seqs]) == ([1, 2, 3], [1, 2, 1])
+
+
+async def test_un_parking_a_job_removes_its_copy(broker: Broker) -> None:
+    await park_and_copy(broker, 1, 2, 3)
+    assert (await broker.redrive("q", seqs=[1, 3])).seqs == [1, 3]
+    assert [meta(letter)["$dead_letter_src_seq"] for letter in await read(broker, "dead")] == [2]
+    assert (await broker.redrive("dead")).redriven == 1
+    assert (await broker.claim("q", node="w", max_count=9)).seqs == [1, 2, 3]
+    assert broker.topic("q").count == 3
+
+
+async def test_a_parked_job_and_its_copy_part_and_meet_in_one_batch(clock: ManualClock) -> None:
+    log = AppendsLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        await park_and_copy(broker, 1, jobs=1)
+        for name in ("dead", "q"):
+            log.appends.clear()
+            await broker.redrive(name)
+            assert log.appends == [["Redriven", "Redriven"]], name
+            assert (broker.topic("dead").count, numbers(broker)["ready"]) == (0, 1)
+            await kill_job(broker, 1)
+
+
+async def test_the_copy_of_a_parked_job_still_un_parks_it_after_a_restart(clock: ManualClock) -> None:
+    log = MemoryLog()
+    broker = await Broker.open(log, clock=clock)
+    await park_and_copy(broker, 2)
+    broker = await reopen(broker, log, clock=clock)
+    async with broker:
+        await broker.redrive("dead")
+        assert (broker.topic("q").count, numbers(broker)["ready"], broker.topic("dead").count) == (3, 3, 0)
+
+
+async def test_a_copy_that_outlived_its_parked_job_comes_back_as_a_new_one(broker: Broker) -> None:
+    await park_and_copy(broker, 1, jobs=1)
+    await broker.delete_records("q", seqs=[1])
+    assert (await broker.redrive("dead")).redriven == 1
+    assert (await broker.claim("q", node="w")).seqs == [2]
+
+
+async def test_a_copy_redriven_elsewhere_leaves_the_job_parked(broker: Broker) -> None:
+    await park_and_copy(broker, 1, jobs=1)
+    await make_queue(broker, "other")
+    assert (await broker.redrive("dead", to="other")).redriven == 1
+    assert (numbers(broker)["parked"], broker.topic("other").count, broker.topic("dead").count) == (1, 1, 0)
+    await broker.redrive("q")
+    assert (await broker.claim("q", node="w")).seqs == [1]
+
+
+async def test_a_letter_that_names_a_parked_job_but_is_not_its_copy_un_parks_nothing(broker: Broker) -> None:
+    await park_and_copy(broker, 1, jobs=1)
+    forged = b'{"$dead_letter_from":"q","$dead_letter_src_seq":1}'
+    await broker.produce("dead", [Record(data=b"forged", meta=forged)])
+    assert (await broker.redrive("dead", seqs=[2])).redriven == 1
+    assert (numbers(broker)["parked"], broker.topic("q").count) == (1, 2)
+
+
+async def test_un_parking_takes_a_copy_from_whoever_holds_it(broker: Broker) -> None:
+    await make_queue(broker, "dead")
+    await park_and_copy(broker, 1, jobs=1)
+    assert (await broker.claim("dead", node="operator")).seqs == [1]
+    await broker.redrive("q")
+    assert (broker.topic("dead").count, (await broker.ack("dead", node="operator", seqs=[1])).count) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,9 @@ def test_a_topic_with_a_damaged_delete_does_not_come_back_where_its_name_was_giv
 def test_routers_go_on_behind_their_source_and_say_what_they_have_not_copied() -> None:
     disk, clock = SimDisk(1), ManualClock()
     engine = engine_on(disk, clock)
-    routing.put_router(engine, "r", source="from", dest="nowhere", create_dest=False)
+    topics.put_topic(engine, "full", {"cap_records": 1, "discard": "reject"})
+    appends.produce(engine, "full", [b"0"])
+    routing.put_router(engine, "r", source="from", dest="full")
     appends.produce(engine, "from", [b"1", b"2", b"3"])
     reads.delete_records(engine, "from", seqs=[2])
     routing.forward(engine, engine.state.topics["from"])

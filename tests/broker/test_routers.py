@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, Conflict, Invalid, NotFound, Overloaded, Record, Settings
+from tenure import Broker, Conflict, Denied, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.broker.support import GatedLog, datas, make_queue, read, reopen, seqs, start, tagged, turn
+
+
+async def hold_up(broker: Broker, name: str) -> None:
+    """A topic that is full: routers to it wait until a put takes its cap away."""
+    await broker.put_topic(name, {"cap_records": 1, "discard": "reject"})
+    await broker.produce(name, [b"0"])
+
 
 # Put, get, list, delete
 
@@ -177,11 +184,12 @@ async def test_a_long_backlog_is_copied_in_steps_and_in_order(clock: ManualClock
 
 
 async def test_records_that_were_deleted_before_their_turn_are_not_copied(broker: Broker) -> None:
-    await broker.put_router("r", source="a", dest="b", create_dest=False)
+    await hold_up(broker, "b")
+    await broker.put_router("r", source="a", dest="b")
     await broker.produce("a", [b"1", b"2", b"3"])
     await broker.delete_records("a", seqs=[2])
     await broker.put_topic("b")
-    assert datas(await read(broker, "b")) == [b"1", b"3"]
+    assert datas(await read(broker, "b")) == [b"0", b"1", b"3"]
     assert (await broker.diff("b")).tombstone is None
 
 
@@ -228,12 +236,26 @@ async def test_an_absent_destination_is_created_as_a_plain_log(broker: Broker) -
     assert (broker.topic("b").type, broker.topic("b").config["durability"]) == ("log", "disk")
 
 
-async def test_a_router_that_must_not_create_waits_for_its_destination(broker: Broker) -> None:
+async def test_a_router_that_must_not_create_needs_its_destination(broker: Broker) -> None:
+    with pytest.raises(NotFound) as error:
+        broker.put_router("r", source="a", dest="b", create_dest=False)
+    assert (error.value.code, error.value.detail["topic"]) == ("topic_not_found", "b")
+    assert broker.routers().items == []
+    await broker.put_topic("b")
     await broker.put_router("r", source="a", dest="b", create_dest=False)
     await broker.produce("a", [b"1", b"2"])
-    assert broker.topics().items == ["a"]
-    await broker.put_topic("b")
     assert datas(await read(broker, "b")) == [b"1", b"2"]
+
+
+async def test_a_router_does_not_bring_back_a_topic_that_only_a_put_creates(broker: Broker) -> None:
+    await broker.put_topic("b", {"auto_create": False})
+    await broker.delete_topic("b")
+    with pytest.raises(NotFound):
+        broker.put_router("r", source="a", dest="b")
+    await broker.put_topic("b")
+    await broker.put_router("r", source="a", dest="b")
+    await broker.produce("a", [b"1"])
+    assert datas(await read(broker, "b")) == [b"1"]
 
 
 async def test_a_full_destination_holds_the_router_until_there_is_room(broker: Broker) -> None:
@@ -264,17 +286,27 @@ async def test_a_held_router_does_not_hold_its_neighbours(broker: Broker) -> Non
 
 async def test_what_the_source_lost_before_its_turn_is_a_gap_in_the_destination(broker: Broker) -> None:
     await broker.put_topic("a", {"cap_records": 2})
-    await broker.put_router("r", source="a", dest="b", create_dest=False)
+    await hold_up(broker, "b")
+    await broker.put_router("r", source="a", dest="b")
     await broker.produce("a", [b"1", b"2"])
     await broker.produce("a", [b"3", b"4", b"5"])
     await broker.put_topic("b")
-    found = await broker.diff("b")
+    found = await broker.diff("b", from_seq=1)
     assert datas(found.records) == [b"4", b"5"]
     assert found.tombstone is not None
     assert (found.tombstone.reason, found.tombstone.missed_estimate) == ("source_trim", 3)
     assert broker.router("r").missed == 3
     assert (await broker.diff("b", from_seq=found.tombstone.gap_to)).tombstone is None, "once past it, it is past"
-    assert seqs(found.records) == [2, 3]
+    assert seqs(found.records) == [3, 4]
+
+
+async def test_a_topic_that_was_deleted_before_its_turn_came_is_not_copied_from(broker: Broker) -> None:
+    await broker.produce("a", [b"old"])
+    broker._pump._attend_later(broker._state.topics["a"])
+    broker.delete_topic("a")
+    broker.put_router("r", source="a", dest="b")
+    await turn()
+    assert broker.topics().items == []
 
 
 # Durability
@@ -336,3 +368,15 @@ async def test_a_router_that_was_behind_catches_up_when_the_broker_opens(clock: 
     async with await Broker.open(killed, clock=clock) as broker:
         await turn()
         assert datas(await read(broker, "b")) == [b"1"]
+
+
+async def test_a_topic_is_not_deleted_with_routers_that_the_caller_does_not_reach(broker: Broker) -> None:
+    await broker.put_topic("a.q")
+    await broker.put_router("a.own", source="a.q", dest="a.copy")
+    await broker.put_router("b.in", source="b.q", dest="a.q")
+    with pytest.raises(Denied):
+        await broker.delete_topic("a.q", reaches=lambda name: name.startswith("a."))
+    assert [router.name for router in broker.routers().items] == ["a.own", "b.in"]
+    assert [router.name for router in broker.routers(reaches=lambda name: name.startswith("a.")).items] == ["a.own"]
+    await broker.delete_router("b.in")
+    assert await broker.delete_topic("a.q", reaches=lambda name: name.startswith("a.")) == (True, ["a.own"])

@@ -361,6 +361,7 @@ async def test_an_expired_job_is_claimable_and_counts_one_delivery_more(broker: 
         "in_flight": 0,
         "delayed": 0,
         "parked": 0,
+        "dead": 0,
         "dead_lettered": 0,
         "oldest_ready_ms": 0,
         "ack_holes": 0,

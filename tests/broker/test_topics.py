@@ -95,6 +95,7 @@ async def test_a_queue_counts_its_jobs_by_state(broker: Broker, clock: ManualClo
         "in_flight": 2,
         "delayed": 1,
         "parked": 1,
+        "dead": 1,
         "dead_lettered": 1,
         "oldest_ready_ms": 250,
         "ack_holes": 1,

@@ -51,6 +51,17 @@ def test_tag_meta_and_delay_go_with_every_record(remote: Remote, queue: str):
     assert (counts["delayed"], counts["in_flight"]) == (1, 1)
 
 
+def test_the_same_data_with_the_same_idempotency_key_is_put_once(remote: Remote, queue: str):
+    first = remote.json("put", queue, "1", "2", "--idempotency-key", "k")
+    again = remote.json("put", queue, "1", "2", "--idempotency-key", "k")
+    assert (first["deduped"], again["deduped"]) == (False, True)
+    assert [again[name] for name in ("count", "first_seq", "last_seq")] == [2, 1, 2]
+    assert remote.json("inspect", queue)["count"] == 2
+    done = remote("put", queue, "-", "--idempotency-key", "k", stdin="1\n")
+    assert done.returncode == 2
+    assert "one request, one key" in " ".join(done.stderr.replace("│", " ").split())
+
+
 def test_a_unique_job_is_made_once_while_it_lives(remote: Remote, queue: str):
     assert remote.json("put", queue, "1", "--unique", "k")["deduped"] is False
     assert remote.json("put", queue, "1", "--unique", "k") | {"created": None} == {
@@ -61,7 +72,7 @@ def test_a_unique_job_is_made_once_while_it_lives(remote: Remote, queue: str):
         "created": None,
         "deduped": True,
     }
-    assert remote.ok("put", queue, "1", "--unique", "k") == f"{queue}: a job with this key is there already, seq 1\n"
+    assert remote.ok("put", queue, "1", "--unique", "k") == f"{queue}: this key is there already, seq 1\n"
 
 
 def test_lines_of_a_pipe_are_put_in_batches(remote: Remote, queue: str, server: Running):

@@ -11,6 +11,9 @@ import pytest
 
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
+from tenure.client.calls.calling import BODY_BYTES_MAX, posting
+from tenure.client.gather_settings import AckerSettings
+from tenure.http.limits import WireLimits
 from tests.client.driving import Both
 
 
@@ -49,6 +52,20 @@ async def test_topics_are_put_read_listed_and_deleted(client: Both, name: str) -
     with pytest.raises(NotFound) as caught:
         await client.topic(name)
     assert caught.value.code == "topic_not_found"
+
+
+async def test_a_patch_changes_what_it_names_and_leaves_the_rest(client: Both, name: str) -> None:
+    with pytest.raises(NotFound):
+        await client.patch_topic(name, lease_ms=5_000)
+    put = await client.put_topic(name, type="queue", max_deliveries=3, retry_backoff={"min_ms": 5})
+    patched = await client.patch_topic(name, lease_ms=5_000, retry_backoff={"max_ms": 7})
+    backoff = put.config["retry_backoff"] | {"max_ms": 7}
+    assert patched.config == put.config | {"lease_ms": 5_000, "retry_backoff": backoff}
+    assert (await client.patch_topic(name, max_deliveries=None)).config["max_deliveries"] == 0
+    queue = Both(client.inner.queue(name))
+    configured = await queue.configure(dead_letter=f"{name}.dead", retry_backoff=None)
+    assert (configured.config["dead_letter"], configured.config["retry_backoff"]) == (f"{name}.dead", None)
+    assert configured.config["lease_ms"] == 5_000
 
 
 async def test_a_topic_that_is_not_empty_is_kept_where_that_is_asked(client: Both, name: str) -> None:
@@ -226,6 +243,8 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("put_topic", ("../etc",), {}),
     ("put_topic", ("q",), {"lease_ms": "soon"}),
     ("put_topic", ("q",), {"type": "stack"}),
+    ("patch_topic", ("../etc",), {}),
+    ("patch_topic", ("q",), {"lease_ms": "soon"}),
     ("produce", ("a/b", [1]), {}),
     ("produce", ("t", []), {}),
     ("produce", ("t", b"1"), {}),
@@ -254,6 +273,9 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("job", ("t", -1), {}),
     ("put_router", ("r",), {"source": "a", "dest": "a"}),
     ("redrive", ("t",), {"to": "no/where"}),
+    ("nack", ("t", [1]), {"reason": "x" * 65_536}),
+    ("diff", ("t",), {"node": ["x" * 128] * 1_000}),
+    ("watch", ([f"{number:03}".ljust(255, "x") for number in range(256)],), {}),
 ]
 
 
@@ -266,3 +288,20 @@ async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     async with make_client(kind, "http://127.0.0.1:9") as nowhere:
         with pytest.raises(Invalid):
             await getattr(nowhere, call)(*args, **options)
+
+
+def test_the_largest_batches_of_settlements_fit_in_what_a_server_reads() -> None:
+    """One lease id has six letters and at most sixteen digits; escapes take six bytes for one."""
+    count = 1_000
+    fields = {
+        "node": "\x01" * 128,
+        "seqs": [2**64 - 1] * count,
+        "lease_ids": [f"lease_{2**64 - 1:x}"] * count,
+        "strict": True,
+        "delay_ms": 2**53,
+        "reason": "\x01" * 1_024,
+        "dead": True,
+    }
+    assert len(posting("", fields).body or b"") <= BODY_BYTES_MAX
+    assert WireLimits().command_bytes_max == BODY_BYTES_MAX
+    assert AckerSettings().batch_seqs_max == count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.client.client import AsyncClient
-from tenure.client.config import ConfigFields, careful_queue
+from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields, careful_queue
 from tenure.core.config import DEFAULTS, as_dict
 from tenure.errors import Invalid
 from tenure.testing import memory_broker
@@ -16,10 +16,19 @@ def test_the_keyword_arguments_are_the_fields_of_a_config():
     assert ConfigFields.__optional_keys__ == set(as_dict(DEFAULTS)) | {"durable"}
 
 
+def test_the_keyword_arguments_of_a_patch_are_those_of_a_put_but_for_the_type():
+    assert PatchFields.__optional_keys__ == ConfigFields.__optional_keys__ - {"type"}
+    assert BackoffPatch.__optional_keys__ == BackoffFields.__optional_keys__
+
+
 async def test_a_misspelt_setting_is_refused_before_anything_is_sent():
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
         with pytest.raises(Invalid, match="no setting 'leas_ms': did you mean lease_ms"):
             await client.put_topic("emails", leas_ms=5)  # type: ignore[call-arg]
+        with pytest.raises(Invalid, match="no setting 'leas_ms': did you mean lease_ms"):
+            await client.patch_topic("emails", leas_ms=5)  # type: ignore[call-arg]
+        with pytest.raises(Invalid, match="does not change"):
+            await client.patch_topic("emails", type="queue")  # type: ignore[call-arg]
         with pytest.raises(Invalid, match="no setting 'max_delivery'"):
             await client.produce("emails", [1], config={"max_delivery": 5})
         assert (await client.topics()).topics == []

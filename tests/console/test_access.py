@@ -198,7 +198,7 @@ def test_cells_plots_and_workers_say_what_they_show(console: Console, busy: Queu
         4: "Job 4, in flight, held by w1",
         8: "Job 8, available",
     }
-    expect(page.locator(".strip .lane")).to_have_accessible_name("Jobs, the next one first")
+    expect(page.locator(".strip .lane").first).to_have_accessible_name("Jobs, the next one first")
     expect(page.locator(".letters .cell")).to_have_accessible_name("Dead letter 1, was job 1, broken")
     expect(page.get_by_role("img", name="Time in queue, append to first claim: p50")).to_be_visible()
     expect(page.get_by_role("img", name="Throughput of the last minute: in ")).to_be_visible()

@@ -115,6 +115,7 @@ def test_queues_are_listed_with_their_warnings(console: Console, make_queue: Cal
         queue.claim("w1", lease_ms=60_000)
         queue.send("nack", {"node": "w1", "seqs": [1]})
     console.page.goto(console.url)
+    console.page.get_by_role("searchbox").fill(queue.name[2:])
     card = console.page.locator(f'[data-queue="{queue.name}"]')
     expect(card.locator(".alarm.poison")).to_contain_text("Job #1 has been handed out 3 times")
     card.get_by_role("link").click()

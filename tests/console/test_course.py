@@ -11,11 +11,27 @@ import httpx
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console
-from tests.http.serving import serving
+from tests.http.serving import Running, serving
 
 SCENES = ["async", "queue-or-log", "head-and-tail", "competing", "ack", "nack", "poison"]
 SCOPES = "reader:read,producer:read+write"
 PATIENCE_S = 30
+# What a viewer sees come and go: the lines that are marked, and the chips that fly.
+WITNESS = """() => {
+    window.witnessed = { lines: [], chips: [] };
+    const scene = document.querySelector(".scene");
+    new MutationObserver((changes) => {
+        for (const { target, addedNodes } of changes) {
+            if (target.ariaCurrent) {
+                const at = [...target.parentElement.children].indexOf(target) + 1;
+                window.witnessed.lines.push(`${target.closest("[data-listing]").dataset.listing} ${at}`);
+            }
+            for (const node of addedNodes)
+                if (node.classList?.contains("flying"))
+                    window.witnessed.chips.push(`${node.className.replace("flying ", "")} ${node.textContent}`);
+        }
+    }).observe(scene, { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-current"] });
+}"""
 
 
 def enter(console: Console, scene: str) -> None:
@@ -59,7 +75,10 @@ def job(client: httpx.Client, topic: str, seq: int) -> Any:
     return client.get(f"/v0/topics/{topic}/jobs/{seq}")
 
 
-def test_the_first_seven_scenes_play_to_their_end_and_leave_nothing(console: Console, client: httpx.Client):
+def test_the_first_seven_scenes_play_to_their_end_and_leave_nothing(
+    make_console: Callable[..., Console], server: Running, client: httpx.Client
+):
+    console = make_console(server.url, reduced_motion="reduce")
     for scene in SCENES:
         enter(console, scene)
         assert scratch(client), scene
@@ -81,7 +100,11 @@ def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(consol
     expect(console.cells()).to_have_count(2)
     step(console, "Start w2")
     expect(console.cell(2)).to_have_attribute("data-node", "w2")
+    step(console, "Ack #2 as w1")
+    expect(console.page.locator(".refusal")).to_have_text("✕ w1: ack #2 → 412 precondition_failed")
+    expect(console.cell(2)).to_have_attribute("data-node", "w2")
     step(console, "Crash w2")
+    expect(console.page.locator(".refusal")).to_be_hidden()
     expect(console.cells("ready")).to_have_count(2)
     expect(console.cells().first).to_have_attribute("data-seq", "2")
     expect(console.worker("w2")).to_have_count(0)
@@ -91,6 +114,47 @@ def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(consol
     step(console, "Crash w3")
     assert job(client, topic, 2).status_code == 404
     expect(console.page.locator(".told")).to_contain_text("#2 is lost")
+    expect(console.page.get_by_role("listitem", name="Job 2, lost")).to_be_visible()
+    expect(console.page.locator(".scene-queue .counts")).to_have_text("1 available · 1 lost")
+
+
+def test_the_code_of_the_ack_scene_follows_the_steps_and_jobs_and_acks_travel(console: Console):
+    enter(console, "ack")
+    expect(console.page.locator(".previously")).to_contain_text("exactly one of the workers")
+    console.page.evaluate(WITNESS)
+    for label in ("Produce three jobs", "Claim as w1", "Ack as w1", "Start w2", "Ack #2 as w1", "Crash w2"):
+        step(console, label)
+    step(console, "Claim with auto-ack")
+    step(console, "Crash w3")
+    lines: list[str] = console.page.evaluate("window.witnessed.lines")
+    leased = ["Broker.lease 2", "Broker.lease 3", "Broker.lease 4"]
+    acked = ["Worker.process 3", "Worker.process 4", "Broker.ack 2", "Broker.ack 5", "Broker.ack 7"]
+    refused, crashed = ["Broker.ack 2", "Broker.ack 5", "Broker.ack 6"], ["Worker.process 5", "Worker.process 6"]
+    lost = ["Broker.lease 2", "Broker.lease 5", "Broker.lease 6", "Worker.process 3"]
+    assert lines == [*leased, *acked, *leased, "Worker.process 3", *refused, *crashed, *lost]
+    expect(console.page.locator(".code [aria-current]")).to_have_text("        do_the_work(job.data)")
+    chips: list[str] = console.page.evaluate("window.witnessed.chips")
+    made, first, ack = ["job #1", "job #2", "job #3"], "job #1", "good ack #1"
+    assert chips == [*made, first, ack, "job #2", "bad ack #2", "bad #2", "job #2", "bad #2"]
+
+
+def test_the_strip_of_a_scene_is_in_the_middle_with_the_producer_above_the_workers_at_its_right(
+    make_console: Callable[..., Console], server: Running
+):
+    console = make_console(server.url, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    enter(console, "ack")
+    console.page.evaluate(WITNESS)
+    for label in ("Produce three jobs", "Claim as w1", "Ack as w1", "Start w2"):
+        step(console, label)
+    middle, *right = (
+        console.page.locator(f".scene-queue {part}").bounding_box()
+        for part in (".middle", ".actor", '[data-worker="w1"]', '[data-worker="w2"]')
+    )
+    assert middle is not None
+    tops = [box["y"] for box in right if box is not None and box["x"] >= middle["x"] + middle["width"]]
+    assert len(tops) == 3, "all are at its right"
+    assert tops == sorted(tops), "the producer above the workers"
+    assert console.page.evaluate("window.witnessed.chips") == [], "whoever wants no motion gets none"
 
 
 def test_a_scene_says_so_where_the_broker_did_something_else(console: Console, client: httpx.Client):
@@ -131,13 +195,14 @@ def test_a_tab_that_goes_away_takes_its_queues_along_and_a_dead_ones_are_swept(
 def test_queues_of_a_scene_are_not_among_the_queues(
     console: Console, make_console: Callable[..., Console], client: httpx.Client
 ):
-    client.put("/v0/topics/real", json={"type": "queue"}).raise_for_status()
+    client.put("/v0/topics/scribe", json={"type": "queue"}).raise_for_status()
     enter(console, "poison")
     other = make_console(console.url, viewport={"width": 360, "height": 740})
     other.page.goto(other.url)
-    expect(other.page.locator('[data-queue="real"]')).to_be_visible()
+    other.page.get_by_label("Search queues").fill("scr")
+    expect(other.page.locator('[data-queue="scribe"]')).to_be_visible()
     expect(other.page.locator('[data-queue^="scratch."]')).to_have_count(0)
-    other.page.get_by_label("Filter queues by prefix").fill("scratch.")
+    other.page.get_by_label("Search queues").fill("scratch.")
     expect(other.page.locator('[data-queue^="scratch.poison."]')).to_have_count(1)
     enter(other, "queue-or-log")
     step(other, "Append to both")
@@ -154,7 +219,7 @@ def test_a_key_without_the_scopes_is_told_which_and_gets_the_words(
         console.button("Open the console").click()
         told = console.page.locator(".told")
         expect(told).to_contain_text("This key lacks the scope write and admin and delete.")
-        expect(console.page.locator(".script li")).to_have_count(7)
+        expect(console.page.locator(".script li")).to_have_count(8)
         expect(console.page.get_by_role("img", name="A claim goes from the queue to a worker")).to_be_visible()
         expect(console.page.locator(".teller button:visible")).to_have_count(0)
         console.page.evaluate("sessionStorage.setItem('tenure.key', 'producer')")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.console.conftest import Console
+from tests.http.serving import Running
+
+LEASE = {"lease_id": "l", "node": "w", "since": 0, "deadline": 9, "held": 5, "seqs": [1, 2, 3, 4, 5]}
 
 
 @pytest.fixture
@@ -37,6 +43,42 @@ def test_figures_are_short(page: Page):
     times = run(page, "format.js", "[0.4, 340, 4200, 720000, 12000000].map(m.duration)")
     assert times == ["<1 ms", "340 ms", "4.2 s", "12 min", "3 h 20 min"]
     assert run(page, "format.js", "m.roundUp(1234)") == 1300
+
+
+def test_times_of_another_day_have_a_date_and_each_has_its_whole_form(page: Page):
+    times = """[[31, 14, 3, 7, 250], [30, 23, 59, 59, 999]].map(([day, ...rest]) => {
+        const at = new Date(2026, 0, day, ...rest).getTime();
+        return [m.clock(at, new Date(2026, 0, 31, 20).getTime()), Date.parse(m.isoTime(at)) === at, m.isoTime(at)];
+    })"""
+    today, before = run(page, "format.js", times)
+    assert (today[:2], before[:2]) == (["14:03:07.250", True], ["2026-01-30 23:59:59", True])
+    assert today[2].startswith("2026-01-31T14:03:07.250")
+
+
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Asia/Kolkata", "UTC"])
+def test_a_whole_time_names_its_offset(make_console: Callable[..., Console], server: Running, zone: str):
+    console = make_console(server.url, timezone_id=zone)
+    console.page.goto(console.url)
+    at = 1_769_864_587_250
+    whole = datetime.fromisoformat(run(console.page, "format.js", "m.isoTime(x)", at))
+    assert whole == datetime.fromtimestamp(at / 1000, tz=ZoneInfo(zone))
+    assert whole.utcoffset() == whole.astimezone(ZoneInfo(zone)).utcoffset()
+
+
+def test_a_seq_of_up_to_ten_digits_is_shown_whole(page: Page):
+    names = run(page, "widgets/cell.js", "[7, 4321, 54321, 100000, 9999999999, 10000000000].map(m.nameOf)")
+    assert names == ["#7", "#4321", "54321", "100000", "9999999999", "…000000000"]
+
+
+def test_queues_are_sorted_by_any_figure_and_then_by_name(page: Page):
+    queues = [
+        {"topic": name, "queue": {"ready": ready, "oldest_ready_ms": age}}
+        for name, ready, age in (("b", 3, 9), ("c", 0, 50), ("a", 3, 20))
+    ]
+    orders = run(
+        page, "directory.js", "['name', 'ready', 'oldest'].map((o) => m.sorted(x, o).map((q) => q.topic))", queues
+    )
+    assert orders == [["a", "b", "c"], ["a", "b", "c"], ["a", "b", "c"]]
 
 
 def test_a_short_lease_is_warned_of_with_the_value_to_set(page: Page):
@@ -80,6 +122,8 @@ def test_the_fold_asks_for_a_look_where_a_row_does_not_say_enough(page: Page):
         "config": {"retry_backoff": None, "dlq_strategy": "skip"},
         "queue": {"ready": 2, "in_flight": 0, "delayed": 0, "parked": 0, "dead_lettered": 0, "oldest_ready_ms": 0},
         "head": [{"$seq": seq, "state": "ready", "deliveries": 0} for seq in (1, 2)],
+        "next": {"$seq": 1, "state": "ready", "deliveries": 0},
+        "parked": [],
     }
     claimed = {
         "event": "claimed",
@@ -101,3 +145,30 @@ def test_the_fold_asks_for_a_look_where_a_row_does_not_say_enough(page: Page):
     assert run(page, "fold.js", after, [snapshot, [claimed, late]]) == [True, 0, 2, [1, 2], 5]
     many = {"event": "produced", "ts": 3, "runs": [3, 5_000]}
     assert run(page, "fold.js", after, [snapshot, [many]]) == [True, 5_002, 0, [1, 2], None]
+
+
+def test_the_fold_knows_the_next_job_or_asks_for_a_look(page: Page):
+    snapshot = {
+        **{"topic": "q", "count": 9, "head_seq": 9, "leases": [], "leases_count": 0, "next_at": None, "parked": []},
+        "config": {"retry_backoff": None, "dlq_strategy": "skip"},
+        "queue": {"ready": 4, "in_flight": 5, "delayed": 0, "parked": 0, "dead_lettered": 0, "oldest_ready_ms": 0},
+        "head": [{"$seq": seq, "state": "in_flight", "deliveries": 1, "lease_id": "l"} for seq in (1, 2)],
+        "tail": [{"$seq": 9, "state": "ready", "deliveries": 0}],
+        "next": {"$seq": 6, "state": "ready", "deliveries": 0},
+    }
+    after = """(() => {
+        const state = m.fromSnapshot(x[0], { headMax: 2, tailMax: 1 });
+        for (const row of x[1]) m.fold(state, row);
+        return [m.nextJob(state)?.seq ?? null, state.unsure];
+    })()"""
+    claimed = {"event": "claimed", "ts": 1, "node": "w", "lease_id": "k", "deliveries": 1, "deadline": 9}
+    released = {"event": "released", "ts": 2, "node": "w", "lease_id": "l", "reason": "nack", "deliveries": 1}
+    for rows, expected in (
+        ([], [6, False]),
+        ([claimed | {"runs": [6, 1]}], [None, True]),
+        ([released | {"runs": [2, 1]}], [2, False]),
+        ([released | {"runs": [5, 1]}], [6, True]),
+        ([{"event": "produced", "ts": 3, "runs": [10, 1]}], [6, False]),
+    ):
+        found = run(page, "fold.js", after, [snapshot | {"leases": [LEASE], "leases_count": 1}, rows])
+        assert found == expected, rows

@@ -111,6 +111,20 @@ def test_a_key_is_asked_for_and_a_wrong_one_is_said_to_be_wrong(
     assert "full" not in console.page.url
 
 
+def test_a_key_that_no_header_can_carry_is_named_and_the_form_stays(
+    make_console: Callable[..., Console], guarded: Running, orders: Queue
+):
+    console = make_console(guarded.url)
+    enter(console, "fu→ll")
+    expect(console.page.get_by_role("alert")).to_contain_text("“→” (U+2192)")
+    console.page.evaluate("sessionStorage.setItem('tenure.key', 'schlüssel')")  # whatever put it there
+    console.page.reload()
+    expect(console.page.get_by_role("alert")).to_contain_text("“ü” (U+00FC)")
+    console.page.get_by_label("API key").fill("full")
+    console.button("Open the console").click()
+    expect(console.page.locator('[data-queue="orders"]')).to_be_visible()
+
+
 def test_a_key_that_may_only_read_sees_everything_and_can_do_nothing(
     make_console: Callable[..., Console], guarded: Running, orders: Queue
 ):

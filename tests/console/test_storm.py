@@ -24,6 +24,7 @@ WITHIN_S = 30
 STATED: Stated = {
     "counts": {"ready": 5, "in_flight": 1},
     "head": [[1, "in_flight", "w", 2], [2, "ready", None, 0], [3, "ready", None, 0]],
+    "next": [2, "ready", None, 0],
     "tail": [[8, "ready", None, 0], [9, "ready", None, 0]],
     "total": 6,
     "workers": {"w": 1},

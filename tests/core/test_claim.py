@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.claim import ack_holes, choose, claimable_count, ready_count
+from tenure.core.claim import ack_holes, choose, claimable_count, next_ready, ready_count
 from tenure.core.config import TopicConfig
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
@@ -48,12 +48,14 @@ def test_fresh_jobs_are_those_that_are_nowhere_else(places: list[str], cursor: i
     fresh = [seq for seq, place in enumerate(places, 1) if place == "fresh" and seq >= cursor]
     runs, poisoned = choose(topic, queue, max_count)
     assert (list(each(runs)), poisoned) == (fresh[:max_count], [])
+    assert next_ready(topic, queue) == (fresh[0] if fresh else None)
     assert all(runs[i] + runs[i + 1] < runs[i + 2] for i in range(0, len(runs) - 2, 2)), "runs are apart"
 
 
 def test_what_came_back_goes_first_and_joins_the_fresh_in_one_run() -> None:
     topic, queue = make(cursor=10)
     queue.reclaim.update([3, 4, 9])
+    assert next_ready(topic, queue) == 3
     assert choose(topic, queue, 2) == ([3, 2], [])
     assert choose(topic, queue, 5) == ([3, 2, 9, 3], [])
     assert choose(topic, queue, 1000) == ([3, 2, 9, HEAD - 8], [])

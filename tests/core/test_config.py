@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.core import config as configs
-from tenure.core.config import DEFAULTS, Backoff, TopicConfig, as_dict, parse_config, shared
+from tenure.core.config import DEFAULTS, Backoff, TopicConfig, as_dict, bounded, parse_config, shared
 from tenure.errors import Conflict, Invalid
 
 WHOLE = ("cap_records", "cap_bytes", "max_deliveries", "max_ack_holes", "max_in_flight")
@@ -74,6 +74,8 @@ def test_the_type_may_be_repeated_but_not_changed() -> None:
         ({"durable": True}, "fsync"),
         ({"durable": False}, "disk"),
         ({"durability": "memory"}, "memory"),
+        ({"durability": "ephemeral"}, "memory"),
+        ({"durability": "ephemeral", "durable": True}, "memory"),
         ({"durable": True, "durability": "memory"}, "memory"),
         ({"durable": False, "durability": "fsync"}, "fsync"),
     ],
@@ -101,6 +103,18 @@ def test_for_ever_is_a_hundred_years() -> None:
     backoff = parse(retry_backoff={"max_ms": 2**64 - 1}).retry_backoff
     assert backoff is not None
     assert backoff.max_ms == configs.DURATION_MS_MAX
+
+
+def test_an_operators_limits_clamp_the_window_and_the_back_off_and_nothing_else() -> None:
+    asked = parse(
+        type="queue", ttl_ms=9_000, idempotency_window_ms=9_000, retry_backoff={"min_ms": 200, "max_ms": 9_000}
+    )
+    within = bounded(asked, window_ms_max=1_000, backoff_ms_max=100)
+    assert within == msgspec.structs.replace(
+        asked, idempotency_window_ms=1_000, retry_backoff=Backoff(min_ms=100, max_ms=100)
+    )
+    assert bounded(asked, window_ms_max=9_000, backoff_ms_max=9_000) is asked
+    assert bounded(within, window_ms_max=1_000, backoff_ms_max=100) is within
 
 
 @pytest.mark.parametrize("field", WHOLE)

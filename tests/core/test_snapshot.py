@@ -32,6 +32,7 @@ def engine() -> Engine:
     engine = Engine(MemoryLog(), clock=clock, settings=Settings())
     engine.recover()
     topics.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "retry_backoff": {"min_ms": 50}})
+    topics.put_topic(engine, "c", {"type": "queue", "dlq_strategy": "block_and_dlq", "dead_letter": "d"})
     topics.put_topic(engine, "t", {"cap_records": 3})
     appends.produce(engine, "q", [b"%d" % number for number in range(20)])
     at = clock.wall_ms() + 10**8
@@ -46,6 +47,9 @@ def engine() -> Engine:
     leases.ack(engine, "q", node="a", seqs=[7])
     reads.delete_records(engine, "q", seqs=[12])
     routing.put_router(engine, "r", source="t", dest="u", filter="x")
+    appends.produce(engine, "c", [b"1", b"2", b"3"])
+    leases.claim(engine, "c", node="a", max_count=3)
+    leases.nack(engine, "c", node="a", seqs=[1, 2], dead=True)
     letters.redrive(engine, "q", limit=1)
     clock.jump_wall(3600_000)
     leases.claim(engine, "q", node="b", max_count=1)
@@ -63,12 +67,13 @@ def test_a_checkpoint_reads_back_to_the_same_bytes(engine: Engine) -> None:
     assert loaded.wall_queues == engine.state.wall_queues
 
 
-def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine) -> None:
-    topic = engine.state.topics["q"]
+@pytest.mark.parametrize("name_of_queue", ["q", "c"])
+def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine, name_of_queue: str) -> None:
+    topic = engine.state.topics[name_of_queue]
     loaded = load_topic(dump_topic(topic, now_ms=engine.state.log_ms))
     assert topic.queue is not None
     assert loaded.queue is not None
-    for name in ("cursor", "acked_max", "deliveries", "parked", "histories", "uniques", "claims", "dead_lettered"):
+    for name in ("cursor", "acked_max", "deliveries", "parked", "copies", "histories", "uniques", "claims"):
         assert getattr(loaded.queue, name) == getattr(topic.queue, name), name
     for name in ("reclaim", "delayed"):
         assert list(getattr(loaded.queue, name)) == list(getattr(topic.queue, name)), name

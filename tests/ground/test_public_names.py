@@ -177,7 +177,9 @@ PUBLIC = {
     ],
     "tenure.testing": [
         "AppTester",
+        "BlockingAppTester",
         "DeadLetter",
+        "HandlerContext",
         "History",
         "HistoryReport",
         "ManualClock",
@@ -185,7 +187,9 @@ PUBLIC = {
         "QueuedJob",
         "SimDisk",
         "check_history",
+        "make_context",
         "memory_broker",
+        "running_server",
     ],
 }
 

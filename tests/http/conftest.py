@@ -18,6 +18,7 @@ from tenure.http.message import Later, Request, Response
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
 from tenure.testing.clock import ManualClock
+from tests.http.wire_support import handle
 
 __all__ = ["Reply", "Site"]
 
@@ -65,7 +66,7 @@ class Site:
         self.clock = clock
 
     async def send(self, request: Request) -> Reply:
-        result = self.app.handle(request)
+        result = handle(self.app, request)
         if isinstance(result, Response):
             response = result
         elif isinstance(result, Later):
@@ -93,6 +94,9 @@ class Site:
 
     async def put(self, target: str, body: Any = None, **options: Any) -> Reply:
         return await self.call("PUT", target, body, **options)
+
+    async def patch(self, target: str, body: Any = None, **options: Any) -> Reply:
+        return await self.call("PATCH", target, body, **options)
 
     async def post(self, target: str, body: Any = None, **options: Any) -> Reply:
         return await self.call("POST", target, body, **options)

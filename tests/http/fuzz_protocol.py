@@ -20,6 +20,7 @@ from h2.connection import H2Connection
 from tenure.http.limits import WireLimits
 from tenure.http.message import Request, Response, Send
 from tenure.http.server import Server, serve
+from tests.http.wire_support import Welcome
 
 __all__ = ["fuzz"]
 
@@ -89,12 +90,12 @@ def handle(request: Request) -> Any:
         return _later(request)
     if request.path == "/stream":
         return Response(200, stream=_stream)
-    return Response(200, request.body)
+    return Response(200, bytes(request.body))
 
 
 async def _later(request: Request) -> Response:
     await asyncio.sleep(0)
-    return Response(200, request.body)
+    return Response(200, bytes(request.body))
 
 
 async def _stream(send: Send) -> None:
@@ -135,7 +136,7 @@ async def fuzz(*, first_seed: int, seconds: float, count: int | None = None) -> 
     handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign]
     errors.addHandler(handler)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    server = await serve(handle, limits=LIMITS)
+    server = await serve(Welcome(handle), limits=LIMITS)
     seed, end = first_seed, monotonic() + seconds
     try:
         while monotonic() < end and (count is None or seed < first_seed + count):
@@ -146,7 +147,7 @@ async def fuzz(*, first_seed: int, seconds: float, count: int | None = None) -> 
             seed += 8
         assert (await _reply(server)).startswith(b"HTTP/1.1 200"), "the server does not answer any more"
         await server.drain(5)
-        assert (len(server.connections), server.connections.body_bytes) == (0, 0)
+        assert (len(server.connections), server.connections.bodies.held_bytes) == (0, 0)
     except* (AssertionError, TimeoutError) as failed:
         raise AssertionError(f"seeds {seed} to {seed + 7}: {failed.exceptions}") from failed
     finally:

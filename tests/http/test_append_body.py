@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from time import process_time
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import Invalid, Record
+from tenure.http.append import Append, AppendLimits, Steps
 from tenure.http.append_body import read_append
 from tenure.http.message import Request
+from tenure.http.turns import finish
+from tests.http.hostile_bodies import HOSTILE, honest
 
 Pairs = list[tuple[str, str]]
+
+
+def limits(*, whole_bytes_max: int) -> AppendLimits:
+    return AppendLimits(
+        records_max=10_000,
+        record_bytes_max=1 << 20,
+        append_fields_bytes_max=1 << 16,
+        record_fields_bytes_max=1 << 13,
+        record_fields_max=32,
+        append_whole_bytes_max=whole_bytes_max,
+    )
+
+
+def read(request: Request, *, whole_bytes_max: int = 1 << 20) -> Append:
+    """Read a body, at once or step by step."""
+    found = read_append(request, limits(whole_bytes_max=whole_bytes_max))
+    return found if isinstance(found, Append) else finish(found)
+
 
 spaces = st.sampled_from(["", "", "", " ", "\n\t "])
 odd = st.sampled_from(
@@ -84,7 +108,7 @@ def test_a_body_is_understood_or_refused_for_what_it_says(data: st.DataObject) -
     )
     request = Request("POST", "/", headers={"content-type": "application/json"}, body=body)
     try:
-        append = read_append(request, records_max=10_000)
+        append = read(request, whole_bytes_max=data.draw(st.sampled_from([0, 1 << 20])))
     except Invalid:
         assert refused
         return
@@ -101,3 +125,79 @@ def _expected(pairs: Pairs) -> tuple[bytes, Any, Any]:
     tag = msgspec.json.decode(fields["tag"]) if "tag" in fields else None
     meta = fields["meta"].encode() if "meta" in fields else None
     return fields["data"].encode(), tag, meta
+
+
+def cost(body: bytes) -> tuple[float, float]:
+    """Read a body step by step; return the processor time of its longest step, and of all of them."""
+    request = Request("POST", "/", headers={"content-type": "application/json"}, body=body)
+    taken: list[float] = []
+    steps: Steps | None = None
+    with suppress(Invalid, StopIteration):
+        while True:
+            start = process_time()
+            try:
+                if steps is None:
+                    found = read_append(request, limits(whole_bytes_max=1 << 19))
+                    if isinstance(found, Append):
+                        break
+                    steps = found
+                next(steps)
+            finally:
+                taken.append(process_time() - start)
+    return max(taken), sum(taken)
+
+
+@pytest.mark.parametrize("size", [1 << 19, 1 << 21], ids=["decoded whole", "in steps"])
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_no_body_costs_much_at_once_or_in_all(kind: str, size: int) -> None:
+    plain = honest(1 << 20)
+    start = process_time()
+    for _ in range(3):
+        json.loads(plain)
+    base = (process_time() - start) / 3
+    body = HOSTILE[kind](size - 1_000)
+    longest, total = map(min, zip(*(cost(body) for _ in range(2)), strict=True))
+    assert longest < 10 * base
+    assert total < 100 * base * (size >> 19)
+
+
+@pytest.mark.parametrize("whole_bytes_max", [0, 1 << 20])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"records":[{"data":1,"x":"' + b"x" * 10_000 + b'"}]}', "more than 8192 bytes beside data and meta"),
+        (b'{"records":[{"data":1' + b',"x":0' * 1_000 + b"}]}", "more than 32 fields"),
+        (b'{"records":[{"data":1}],"x":"' + b"x" * 70_000 + b'"}', "more than 65536 bytes outside of its records"),
+        (b'{"records":[{"data":1}]' + b',"x":1' * 12_000 + b"}", "more than 65536 bytes outside of its records"),
+        (b'{"records":[{"data":1},{"data":"' + b"x" * (1 << 21) + b'"}]}', "record 1 is too large"),
+        (b'{"records":[{"data":1},{"data":tru}]}', "in records"),
+        (b'{"records":[{"data":1},{"data":1,"tag":5}]}', "records[1].tag"),
+        (b'{"records":[{"data":1},]}', "not valid JSON"),
+        (b'{"records":[{"data":1}]} {}', "not valid JSON"),
+        (b'{"records":[{"data":1}]', "not valid JSON"),
+        (b'{"records":[{"data":1}],}', "not valid JSON"),
+        (b'{"records" [{"data":1}]}', "not valid JSON"),
+        (b'{"records":[{"data":"\\ud800"},{"data":"\\ud800}]}', "not valid JSON"),
+        (b'{"records":[{"data":"\xc3"}]}', "UTF-8"),
+        (b'{"records":[{"data":"' + b"x" * 65_515 + b'\xc3"}]}', "UTF-8"),
+    ],
+)
+def test_a_body_that_is_refused_says_why_however_it_is_read(body: bytes, said: str, whole_bytes_max: int) -> None:
+    request = Request("POST", "/", headers={"content-type": "application/json"}, body=body)
+    with pytest.raises(Invalid) as refused:
+        read(request, whole_bytes_max=whole_bytes_max)
+    assert said in refused.value.message
+
+
+def test_a_large_body_is_the_same_append_as_a_small_one() -> None:
+    texts = [b'{"data":%d}', b'{"data":"\xc3\xa9%d","tag":"t"}', b' {"tag":"\\ud83d\\ude00","data": "\\ud800%d" } ']
+    records = [texts[n % 3] % n for n in range(3_000)]
+    body = b'{"node":"n","records":[' + b",".join(records) + b'],"x":1}'
+    whole, parts = (
+        read(Request("POST", "/", headers={"content-type": "application/json"}, body=body), whole_bytes_max=size)
+        for size in (1 << 20, 0)
+    )
+    assert len(whole.records) == 3_000
+    assert whole.records == parts.records
+    assert parts.records[2] == Record(data=b'"\\ud8002"', tag="😀")
+    assert parts.body.node == "n"

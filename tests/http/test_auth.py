@@ -16,6 +16,7 @@ from tenure.http.auth import Gatekeeper, check_name, visible
 from tenure.http.hosts import HostCheck, host_of, is_loopback
 from tenure.http.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.message import Later, Request, Response, Send
+from tests.http.wire_support import handle
 
 
 def ring(text: str) -> KeyRing:
@@ -54,14 +55,14 @@ ROUTES = [
 def guarded(text: str = "", **caps: int) -> tuple[App, Gatekeeper]:
     keys = ring(text) if text else KeyRing()
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=not keys), **caps)
-    return App(None, ROUTES, admit=gate.admit, track=gate.track), gate
+    return App(None, ROUTES, admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track), gate
 
 
 def ask(app: App, path: str, *, method: str = "GET", token: str | None = None, query: str = "", **headers: str) -> Any:
     sent = {"host": "localhost:4000"} | {name.replace("_", "-"): value for name, value in headers.items()}
     if token is not None:
         sent["authorization"] = f"Bearer {token}"
-    return app.handle(Request(method, path, headers=sent, query=query))
+    return handle(app, Request(method, path, headers=sent, query=query))
 
 
 def status(*arguments: Any, **more: Any) -> int:
@@ -256,7 +257,7 @@ async def test_a_write_counts_until_it_is_durable():
     route = Route("GET", "/later", lambda *_: later, scopes=frozenset({"read"}))
     keys = ring("good")
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=False))
-    app = App(None, [route], admit=gate.admit, track=gate.track)
+    app = App(None, [route], admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track)
     ask(app, "/later", token="good")
     assert gate.requests.total() == 1
     made.future.set_result(None)
@@ -270,6 +271,8 @@ async def test_streams_are_capped_by_key_and_together():
     refused = ask(app, "/v0/topics/a/work", token="good")
     assert refused.status == 429
     assert b'"limit":"streams_per_key_max"' in refused.body
+    assert b"1 streams are open already" in refused.body
+    assert b"raise the server's setting streams_per_key_max" in refused.body
     second = ask(app, "/v0/topics/a/work", token="other")
     assert b'"limit":"streams_max"' in ask(app, "/v0/topics/a/work", token="third").body
     running = asyncio.ensure_future(first.stream(None))
@@ -294,6 +297,62 @@ async def test_streams_of_a_key_that_was_taken_away_are_ended():
     assert status(app, "/v0/topics/a", token="good") == 401
     running[1].cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_wait_of_a_key_that_was_taken_away_is_answered_401():
+    app, gate = guarded("good:r,other:r,narrowed:rw")
+    tokens = ("good", "other", "narrowed", "good")
+    waits = [asyncio.ensure_future(ask(app, "/v0/topics/a/wait", token=token)) for token in tokens[:3]]
+    await asyncio.sleep(0)
+    waits.append(asyncio.ensure_future(ask(app, "/v0/topics/a/wait", token=tokens[3])))  # not yet at its first step
+    gate.replace(ring("other:r,narrowed:r"))
+    for wait in (waits[0], waits[2], waits[3]):
+        answered = await wait
+        assert answered.status == 401
+        assert b'"code":"unauthorized"' in answered.body
+    assert not waits[1].done()
+    assert gate.requests.total() == 1
+    waits[1].cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "then"), [("other", 401), ("good:w", 403), ("good:r:b.", 403), ("good:r,other", 200), ("good:rw", 200)]
+)
+def test_a_call_is_held_to_the_keys_of_the_moment_it_starts(keys: str, then: int):
+    app, gate = guarded("good:r")
+    request = Request("GET", "/v0/topics/a", headers={"host": "localhost", "authorization": "Bearer good"})
+    admitted = app.admit(request)
+    assert isinstance(admitted, Call)
+    assert admitted.lapsed() is None
+    gate.replace(ring(keys))
+    lapsed = admitted.lapsed()
+    assert (200 if lapsed is None else lapsed.status) == then
+    answered = admitted.answer(b"")
+    assert isinstance(answered, Response)
+    assert answered.status == then
+
+
+async def test_calls_admitted_before_a_cap_was_reached_are_held_to_it_when_they_start():
+    app, gate = guarded("good", requests_per_key_max=1)
+    sent = {"host": "localhost", "authorization": "Bearer good"}
+    admitted = [app.admit(Request("GET", "/v0/topics/a/wait", headers=sent)) for _ in range(2)]
+    first, second = (one.answer(b"") for one in admitted if isinstance(one, Call))
+    assert isinstance(second, Response)
+    assert second.status == 429
+    first.close()  # type: ignore[union-attr]
+    assert gate.requests.total() == 0
+
+
+def test_bodies_are_charged_to_the_key_and_without_one_to_the_address():
+    app, _ = guarded("good,other")
+    sent = {"host": "localhost", "authorization": "Bearer good"}
+    keyed = app.admit(Request("GET", "/v0/topics/a", headers=sent, client="10.0.0.1"))
+    plain = app.admit(Request("GET", "/open", headers=sent, client="10.0.0.1"))
+    assert isinstance(keyed, Call)
+    assert isinstance(plain, Call)
+    assert keyed.account.startswith("key_")
+    assert plain.account == "10.0.0.1"
 
 
 # Hosts and origins

@@ -18,6 +18,7 @@ from tenure.http.message import Request, Response
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tests.http.conftest import Site
+from tests.http.wire_support import handle
 
 KEYS = {
     "all": "all",
@@ -40,7 +41,7 @@ BY_VERB = {
     "watch": {"read"},
     "advance": {"admin"},
 }
-BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
+BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "PATCH": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
 VALUES = {"seq": "1", "wid": "wid_0123456789abcdefghijkl", "folder": "views", "file": "app.js"}
 
 
@@ -71,7 +72,7 @@ def ask(service: Service, route: Route, key: str = "", *, query: str = "", metho
     if key:
         headers["authorization"] = f"Bearer {key}"
     request = Request(method or route.method, path or path_of(route), query=query, headers=headers, body=b"{}")
-    result = service.app.handle(request)
+    result = handle(service.app, request)
     assert isinstance(result, Response), "nothing waits where there is no broker yet"
     return result.status
 

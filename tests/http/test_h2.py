@@ -158,10 +158,10 @@ async def test_29_a_body_cut_half_way_reaches_nobody():
         peer.h2.send_headers(1, _head())
         peer.h2.send_data(1, b"x" * 100)
         await peer.flush()
-        await eventually(lambda: server.connections.body_bytes == 100)
+        await eventually(lambda: server.connections.bodies.held_bytes == 100)
         peer.h2.reset_stream(1)
         await peer.flush()
-        await eventually(lambda: server.connections.body_bytes == 0)
+        await eventually(lambda: server.connections.bodies.held_bytes == 0)
         assert bench.seen == []
 
 
@@ -174,6 +174,117 @@ async def test_35_a_body_above_the_limit_is_refused_and_told_to_stop():
         assert dict((await peer.until(ResponseReceived)).headers)[":status"] == "413"
         assert (await peer.until(StreamReset)).error_code == ErrorCodes.NO_ERROR
         assert bench.seen == []
+
+
+@on_both_loops
+async def test_a_request_that_is_refused_at_its_head_is_answered_and_told_to_stop():
+    async with serving() as (server, bench), await Peer2.connect(server) as peer:
+        peer.h2.send_headers(1, _head("/refused"))
+        await peer.flush()
+        assert dict((await peer.until(ResponseReceived)).headers)[":status"] == "401"
+        assert (await peer.until(StreamReset)).error_code == ErrorCodes.NO_ERROR
+        await peer.request(number=3)
+        assert dict((await peer.until(ResponseReceived)).headers)[":status"] == "200"
+        assert len(bench.seen) == 1
+
+
+@on_both_loops
+async def test_a_small_body_that_was_refused_at_its_head_is_passed_over():
+    async with serving() as (server, bench), await Peer2.connect(server) as peer:
+        peer.h2.send_headers(1, _head("/refused", **{"content-length": "1000"}))
+        peer.h2.send_data(1, b"x" * 999)
+        peer.h2.send_headers(3, _head("/refused"), end_stream=True)
+        await peer.flush()
+        assert (await peer.until(ResponseReceived)).stream_id == 3
+        assert server.connections.bodies.held_bytes == 0
+        peer.h2.send_data(1, b"x", end_stream=True)
+        await peer.flush()
+        assert (await peer.until(ResponseReceived)).stream_id == 1
+        await peer.until(StreamEnded)
+        assert not any(isinstance(event, StreamReset) for event in peer.events)
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_a_body_whose_key_is_taken_away_while_it_comes_is_refused_at_the_next_tick():
+    async with serving() as (server, bench), await Peer2.connect(server) as peer:
+        peer.h2.send_headers(1, _head())
+        peer.h2.send_data(1, b"x" * 10_000)
+        await peer.flush()
+        await eventually(lambda: server.connections.bodies.held_bytes == 10_000)
+        bench.lapse = True
+        pass_ms(server, 1)
+        assert dict((await peer.until(ResponseReceived)).headers)[":status"] == "401"
+        assert (await peer.until(StreamReset)).error_code == ErrorCodes.NO_ERROR
+        assert server.connections.bodies.held_bytes == 0
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_bodies_on_streams_are_charged_to_their_caller():
+    limits = {"small_body_bytes": 100, "bodies_bytes_per_caller_max": 20_000}
+    async with serving(**limits) as (server, _), await Peer2.connect(server) as peer:
+        peer.h2.send_headers(1, _head(**{"x-account": "one", "content-length": "15000"}))
+        peer.h2.send_data(1, b"x" * 14_000)
+        await peer.flush()
+        await eventually(lambda: server.connections.bodies.held_bytes == 14_000)
+        peer.h2.send_headers(3, _head(**{"x-account": "one", "content-length": "6500"}))
+        await peer.flush()
+        refused = await peer.until(ResponseReceived)
+        assert (refused.stream_id, dict(refused.headers)[":status"]) == (3, "429")
+        await peer.request(body=b"x" * 100, number=5)
+        assert (await peer.until(ResponseReceived)).stream_id == 5
+        peer.h2.send_data(1, b"x" * 1_000, end_stream=True)
+        await peer.flush()
+        assert (await peer.until(ResponseReceived)).stream_id == 1
+
+
+@on_both_loops
+async def test_34_what_a_body_on_a_stream_sent_before_buys_it_no_time():
+    limits = {"body_grace_ms": 1_000, "body_bytes_per_s_min": 1_000}
+    async with serving(**limits) as (server, bench), await Peer2.connect(server) as peer:
+        peer.h2.send_headers(1, _head())
+        peer.h2.send_data(1, b"x" * 10_000)
+        await peer.flush()
+        await eventually(lambda: server.connections.bodies.held_bytes == 10_000)
+        for _ in range(9):
+            pass_ms(server, 100)
+        assert server.connections.counts.timed_out == 0
+        for _ in range(4):
+            pass_ms(server, 100)
+        assert (await peer.until(StreamReset)).error_code == ErrorCodes.CANCEL
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_33_a_large_answer_buys_its_slow_reader_no_time():
+    limits = {"write_stall_ms": 1_000, "body_bytes_per_s_min": 1_000}
+    async with serving(**limits) as (server, _), await Peer2.connect(server) as peer:
+        await peer.request("/big")
+        await eventually(lambda: _blocked(server))
+        for _ in range(9):
+            pass_ms(server, 100)
+        assert server.connections.counts.slow_readers == 0
+        for _ in range(4):
+            pass_ms(server, 100)
+        assert (await peer.until(StreamReset, acknowledge=False)).error_code == ErrorCodes.CANCEL
+        assert server.connections.counts.slow_readers == 1
+
+
+@on_both_loops
+async def test_33_a_reader_that_takes_the_least_is_not_cut():
+    limits = {"write_stall_ms": 1_000, "body_bytes_per_s_min": 1_000}
+    async with serving(**limits) as (server, bench), await Peer2.connect(server) as peer:
+        await peer.request("/flood", method="GET")
+        await eventually(lambda: _blocked(server))
+        for _ in range(30):
+            before = bench.sent_bytes
+            await peer.until(DataReceived)  # opens the window for as much again
+            while bench.sent_bytes < before + 10_000:
+                await peer.until(DataReceived)
+            await eventually(lambda: _blocked(server))
+            pass_ms(server, 500)
+        assert server.connections.counts.slow_readers == 0
 
 
 @on_both_loops

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from pathlib import Path
 
+import msgspec
 import pytest
+import uvloop
 
 from tenure.http.limits import WireLimits
 from tenure.http.message import Request, Response
 from tenure.http.protocol import HttpProtocol
 from tenure.http.reader import Phase
 from tenure.http.server import Server, serve, tls_context
-from tests.http.wire_support import Peer, eventually, on_both_loops, pass_ms, post, serving, talk, ticking
+from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, pass_ms, post, serving, talk, ticking
 
 HEAD = b"POST /echo HTTP/1.1\r\nhost: x\r\n"
 
@@ -44,7 +47,7 @@ async def test_34_headers_that_do_not_end_are_given_up_and_others_are_not_distur
 
 
 def _phases(server: Server) -> set[int]:
-    return {connection._reader.phase for connection in server.connections._open}  # type: ignore[attr-defined]
+    return {one._reader.phase for one in server.connections._open if isinstance(one, HttpProtocol)}
 
 
 @on_both_loops
@@ -86,18 +89,50 @@ async def test_34_an_idle_connection_is_closed_and_a_waiting_one_is_not():
 
 
 @on_both_loops
-async def test_34_a_body_must_make_progress():
+async def test_34_what_a_body_sent_before_buys_it_no_time():
     async with serving(body_grace_ms=1_000, body_bytes_per_s_min=1_000) as (server, bench):
         async with await Peer.connect(server) as peer:
-            await peer.send(HEAD + b"content-length: 100000\r\n\r\n" + b"x" * 5_000)
-            await eventually(lambda: server.connections.body_bytes == 5_000)
-            pass_ms(server, 5_900)
+            await peer.send(HEAD + b"content-length: 100000\r\n\r\n" + b"x" * 90_000)
+            await eventually(lambda: server.connections.bodies.held_bytes == 90_000)
+            for _ in range(9):
+                pass_ms(server, 100)
             assert server.connections.counts.timed_out == 0
-            pass_ms(server, 200)
+            for _ in range(4):
+                pass_ms(server, 100)
             assert (await peer.reply()).status == 408
             assert await peer.closed()
         assert bench.seen == []
-        assert server.connections.body_bytes == 0
+        assert server.connections.bodies.held_bytes == 0
+
+
+@on_both_loops
+async def test_34_a_body_that_comes_at_the_least_rate_is_read_to_its_end():
+    limits = {"body_grace_ms": 1_000, "body_bytes_per_s_min": 1_000}
+    async with serving(**limits) as (server, _), await Peer.connect(server) as peer:
+        bodies = server.connections.bodies
+        await peer.send(HEAD + b"content-length: 30000\r\n\r\n")
+        for _ in range(119):
+            expected = bodies.held_bytes + 250
+            await peer.send(b"x" * 250)
+            while bodies.held_bytes < expected:
+                await asyncio.sleep(0.001)
+            pass_ms(server, 200)
+        await peer.send(b"x" * 250)
+        assert len((await peer.reply()).body) == 30_000
+
+
+@on_both_loops
+async def test_34_the_time_in_which_nothing_is_read_does_not_count_for_a_body():
+    async with serving(body_grace_ms=1_000, pipeline_max=1) as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(post(b"/poll", b"first") + HEAD + b"content-length: 4\r\n\r\nab")
+        await bench.started.wait()
+        pass_ms(server, 60_000)
+        pass_ms(server, 60_000)
+        bench.release.set()
+        assert (await peer.reply()).body == b"first"
+        pass_ms(server, 900)
+        await peer.send(b"cd")
+        assert (await peer.reply()).body == b"abcd"
 
 
 @pytest.mark.parametrize(
@@ -184,23 +219,86 @@ async def test_35_a_peer_that_sends_without_end_after_its_refusal_is_cut():
         await eventually(lambda: len(server.connections) == 0)
 
 
+POOLS = {
+    "small_body_bytes": 1_000,
+    "small_bodies_bytes_max": 3_000,
+    "small_bodies_bytes_per_caller_max": 2_000,
+    "bodies_bytes_max": 100_000,
+    "bodies_bytes_per_caller_max": 60_000,
+}
+
+
+def _announce(account: bytes, size: int, sent: int = 0) -> bytes:
+    return HEAD + b"x-account: %b\r\ncontent-length: %d\r\n\r\n" % (account, size) + b"x" * sent
+
+
+async def _limit(server: Server, data: bytes) -> str:
+    """The setting that a request was refused by, with 429 and a closed connection."""
+    async with await Peer.connect(server) as peer:
+        await peer.send(data)
+        reply = await peer.reply()
+        assert (reply.status, reply.code, reply.headers["retry-after"]) == (429, "throttled", "1")
+        assert await peer.closed()
+        return str(msgspec.json.decode(reply.body)["error"]["detail"]["limit"])
+
+
 @on_both_loops
-async def test_bodies_of_all_connections_together_are_bounded():
-    async with serving(bodies_bytes_max=100_000) as (server, bench), await Peer.connect(server) as first:
-        await first.send(HEAD + b"content-length: 90000\r\n\r\n" + b"x" * 80_000)
-        await eventually(lambda: server.connections.body_bytes == 80_000)
-        async with await Peer.connect(server) as second:
-            await second.send(HEAD + b"content-length: 30000\r\n\r\n")
-            reply = await second.reply()
-            assert (reply.status, reply.code, reply.headers["retry-after"]) == (429, "throttled", "1")
-            assert await second.closed()
-        async with await Peer.connect(server) as third:
-            await third.send(HEAD + b"transfer-encoding: chunked\r\n\r\n7530\r\n" + b"x" * 30_000 + b"\r\n0\r\n\r\n")
-            assert (await third.reply()).status == 429
-        await first.send(b"x" * 10_000)
-        assert len((await first.reply()).body) == 90_000
-        assert server.connections.body_bytes == 0
-        assert len(bench.seen) == 1
+async def test_large_bodies_are_bounded_by_caller_and_together():
+    async with (
+        serving(**POOLS) as (server, bench),
+        await Peer.connect(server) as one,
+        await Peer.connect(server) as two,
+    ):
+        await one.send(_announce(b"one", 50_000, 49_000))
+        await two.send(_announce(b"two", 40_000, 39_000))
+        await eventually(lambda: server.connections.bodies.held_bytes == 88_000)
+        assert await _limit(server, _announce(b"one", 11_500)) == "limits.bodies_bytes_per_caller_max"
+        assert await _limit(server, _announce(b"three", 12_500)) == "limits.bodies_bytes_max"
+        chunked = HEAD + b"transfer-encoding: chunked\r\n\r\n30d4\r\n" + b"x" * 12_500 + b"\r\n0\r\n\r\n"
+        assert await _limit(server, chunked) == "limits.bodies_bytes_max"
+        await one.send(b"x" * 1_000)
+        assert len((await one.reply()).body) == 50_000
+        await two.send(b"x" * 1_000)
+        assert len((await two.reply()).body) == 40_000
+        assert server.connections.bodies.held_bytes == 0
+        assert len(bench.seen) == 2
+
+
+@on_both_loops
+async def test_a_small_body_is_taken_while_large_ones_fill_their_pool():
+    async with serving(**POOLS) as (server, _), await Peer.connect(server) as one, await Peer.connect(server) as two:
+        await one.send(_announce(b"one", 60_000, 59_999))
+        await two.send(_announce(b"two", 40_000, 39_999))
+        await eventually(lambda: server.connections.bodies.held_bytes == 99_998)
+        for account in (b"one", b"two", b"three"):
+            assert (await talk(server, _announce(account, 1_000, 1_000))).status == 200
+        assert await _limit(server, _announce(b"three", 1_001)) == "limits.bodies_bytes_max"
+
+
+@on_both_loops
+async def test_small_bodies_are_bounded_by_caller_and_together():
+    async with serving(**POOLS) as (server, _):
+        half = [await Peer.connect(server) for _ in range(3)]
+        for account, peer in zip((b"one", b"one", b"two"), half, strict=True):
+            await peer.send(_announce(account, 1_000, 900))
+        await eventually(lambda: server.connections.bodies.held_bytes == 2_700)
+        assert await _limit(server, _announce(b"one", 250, 250)) == "limits.small_bodies_bytes_per_caller_max"
+        assert await _limit(server, _announce(b"two", 350, 350)) == "limits.small_bodies_bytes_max"
+        for peer in half:
+            peer.writer.close()
+        await eventually(lambda: server.connections.bodies.held_bytes == 0)
+
+
+@on_both_loops
+async def test_a_body_without_a_length_moves_to_the_pool_of_large_ones_as_it_grows():
+    async with serving(**POOLS) as (server, _), await Peer.connect(server) as peer:
+        bodies = server.connections.bodies
+        await peer.send(HEAD + b"transfer-encoding: chunked\r\n\r\n3e8\r\n" + b"x" * 1_000 + b"\r\n")
+        await eventually(lambda: (bodies.small.held_bytes, bodies.large.held_bytes) == (1_000, 0))
+        await peer.send(b"1\r\nx\r\n")
+        await eventually(lambda: (bodies.small.held_bytes, bodies.large.held_bytes) == (0, 1_001))
+        await peer.send(b"0\r\n\r\n")
+        assert len((await peer.reply()).body) == 1_001
 
 
 @on_both_loops
@@ -244,10 +342,26 @@ async def _stalled(server: Server) -> asyncio.Transport:
     """Wait until the one connection there is cannot be written to."""
     while True:
         for connection in server.connections._open:
-            assert isinstance(connection, HttpProtocol)
-            if connection._pipeline.outlet.stalled:
+            if isinstance(connection, HttpProtocol) and connection._pipeline.outlet.stalled:
                 return connection._transport
         await asyncio.sleep(0.001)
+
+
+@on_both_loops
+async def test_33_a_large_answer_buys_its_slow_reader_no_time():
+    async with serving(write_stall_ms=1_000, body_bytes_per_s_min=1_000) as (server, _):
+        peer = socket.create_connection(("127.0.0.1", server.port))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        peer.sendall((b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n") * 5)
+        await _stalled(server)
+        for _ in range(9):
+            pass_ms(server, 100)
+        assert server.connections.counts.slow_readers == 0
+        for _ in range(4):
+            pass_ms(server, 100)
+        assert server.connections.counts.slow_readers == 1
+        await eventually(lambda: len(server.connections) == 0)
+        peer.close()
 
 
 @on_both_loops
@@ -306,16 +420,127 @@ def test_every_limit_has_a_unit_or_counts_things():
         assert name.endswith((*units, "_per_s")), name
 
 
-async def test_tls_offers_both_protocols(tmp_path: Path):
-    httpx = pytest.importorskip("httpx")
-    certificates = await asyncio.to_thread(_certificate, tmp_path)
-    if certificates is None:
+@on_both_loops
+async def test_where_there_is_no_room_the_connection_that_was_silent_for_longest_is_cut():
+    async with serving(connections_max=3) as (server, _), await Peer.connect(server) as speaker:
+        await speaker.send(post())
+        await speaker.reply()
+        first = await Peer.connect(server)
+        await first.send(HEAD)  # a head that does not end is silence as well
+        second = await Peer.connect(server)
+        await eventually(lambda: len(server.connections) == 3)
+        async with await Peer.connect(server) as honest:
+            await honest.send(post())
+            assert (await honest.reply()).status == 200
+            assert await first.closed()
+            async with await Peer.connect(server) as other:
+                await other.send(post())
+                assert (await other.reply()).status == 200
+                assert await second.closed()
+                assert server.connections.counts.silent_cut == 2
+                late = await talk(server, post())
+                assert (late.status, late.code) == (503, "not_ready"), "all of them have spoken"
+        await speaker.send(post())
+        assert (await speaker.reply()).status == 200
+        first.writer.close()
+        second.writer.close()
+
+
+@on_both_loops
+async def test_silent_connections_are_bounded_together_and_by_address():
+    for limit in ("silent_connections_max", "silent_connections_per_peer_max"):
+        async with serving(**{limit: 3}) as (server, _):
+            peers = [await Peer.connect(server) for _ in range(10)]
+            for peer in peers[:7]:
+                assert await peer.closed()
+            await eventually(lambda: len(server.connections) == 3)
+            for peer in peers[7:]:
+                await peer.send(post())
+                assert (await peer.reply()).status == 200
+            assert server.connections.counts.silent_cut == 7
+            more = [await Peer.connect(server) for _ in range(3)]  # those that spoke do not count
+            await eventually(lambda: len(server.connections) == 6)
+            for peer in (*peers, *more):
+                peer.writer.close()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    made = _certificate(tmp_path_factory.mktemp("tls"))
+    if made is None:
         pytest.skip("needs openssl")
+    return made
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_peers_that_never_say_hello_are_counted_and_lock_nobody_out(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        limits = WireLimits(connections_max=20, tls_handshake_ms=60_000)
+        async with await serve(Welcome(_echo), limits=limits, ssl_context=tls_context(*certificates)) as server:
+            silent = [await Peer.connect(server) for _ in range(100)]
+            await eventually(lambda: server.connections.counts.silent_cut >= 80)
+            assert len(server.connections) <= 20 + 32, "from their acceptance on"
+            await eventually(lambda: len(server.connections) <= 20)
+            assert await _over_tls(server, b"hello") == b"hello"
+            assert all([await peer.closed() for peer in silent[:80]])
+            for peer in silent:
+                peer.writer.close()
+            await eventually(lambda: len(server.connections) == 0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_peer_that_does_not_end_its_handshake_in_time_is_cut(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        limits = WireLimits(tls_handshake_ms=50)
+        async with await serve(Welcome(_echo), limits=limits, ssl_context=tls_context(*certificates)) as server:
+            async with await Peer.connect(server) as silent, await Peer.connect(server) as liar:
+                await liar.send(b"GET / HTTP/1.1\r\n\r\n")
+                await liar.reader.read()
+                assert await silent.closed()
+            await eventually(lambda: len(server.connections) == 0)
+            assert (server.connections.counts.timed_out, server.connections.counts.refused) == (1, 1)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_draining_does_not_wait_for_handshakes(loop: str, certificates: tuple[Path, Path]):
+    async def scene() -> None:
+        server = await serve(Welcome(_echo), ssl_context=tls_context(*certificates))
+        async with await Peer.connect(server) as silent:
+            await eventually(lambda: len(server.connections) == 1)
+            assert await server.drain(50) is True
+            assert await silent.closed()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        runner.run(asyncio.wait_for(scene(), 60))
+
+
+def _echo(request: Request) -> Response:
+    return Response(200, bytes(request.body))
+
+
+async def _over_tls(server: Server, body: bytes) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    writer.write(post(body=body))
+    reply = await Peer(reader, writer).reply()
+    writer.close()
+    return reply.body
+
+
+async def test_tls_offers_both_protocols(certificates: tuple[Path, Path]):
+    httpx = pytest.importorskip("httpx")
 
     def handle(request: Request) -> Response:
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
-    server = await serve(handle, ssl_context=tls_context(*certificates))
+    server = await serve(Welcome(handle), ssl_context=tls_context(*certificates))
     async with server:
         for http2 in (False, True):
             async with httpx.AsyncClient(verify=False, http2=http2) as client:

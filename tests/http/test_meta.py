@@ -9,8 +9,9 @@ import msgspec
 
 from tenure import Broker
 from tenure.broker.opening import Replay
-from tenure.http.app import App
+from tenure.http.app import App, Call
 from tenure.http.context import Context
+from tenure.http.message import Request
 from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES
 from tenure.testing.clock import ManualClock
@@ -96,3 +97,17 @@ async def test_records_cross_a_real_socket_to_the_byte(address: str) -> None:
         head = await client.head("/v0/topics/a")
         assert (head.status_code, head.content) == (200, b"")
         assert msgspec.json.decode((await client.delete("/v0/topics/a")).content)["deleted"] is True
+
+
+async def test_every_body_but_that_of_an_append_is_held_to_64_kib(site: Site) -> None:
+    sizes = {"bulk": 64 << 20, "command": 64 << 10}
+    for route in site.app.routes:
+        path = "/".join("a" if part.startswith(":") else part for part in route.pattern.split("/"))
+        admitted = site.app.admit(Request(route.method, path))
+        assert isinstance(admitted, Call)
+        bulk = (route.method, route.pattern) == ("POST", "/v0/topics/:topic")
+        assert admitted.body_bytes_max == sizes["bulk" if bulk else "command"], route.pattern
+    ack = b'{"node":"w","seqs":[1]}'
+    assert (await site.post("/v0/topics/a/ack", ack.ljust(65_537))).code == "payload_too_large"
+    assert (await site.post("/v0/topics/a/ack", ack.ljust(65_536))).code == "topic_not_found"
+    assert (await site.post("/v0/topics/a", b'{"records":[{"data":1}]}'.ljust(1 << 20))).status == 201

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
 from tenure import Broker
 from tenure.http.app import App
-from tenure.http.append_body import DEPTH_MAX
+from tenure.http.append import DEPTH_MAX
 from tenure.http.context import Context
 from tenure.http.routes import ROUTES
+from tenure.http.turns import Turns
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, start
 from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_TEXT, NOT_WHOLE, bodies, check_media, check_refused
@@ -26,8 +28,8 @@ def deep(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
-def body_of(data: bytes) -> bytes:
-    return b'{"records":[{"data":' + data + b"}]}"
+def body_of(*datas: bytes) -> bytes:
+    return b'{"records":[' + b",".join([b'{"data":' + data + b"}" for data in datas]) + b"]}"
 
 
 async def read(site: Site, target: str = T, **options: Any) -> list[Any]:
@@ -533,3 +535,42 @@ async def test_a_repeated_client_seq_is_refused_once_its_first_copy_is_durable(c
         log.gate.set()
         assert (await first).status == 200
         assert (await again)["error"]["detail"]["last_seq"] == 1
+
+
+async def test_a_large_append_is_read_in_turns_and_answered_as_any_other(site: Site) -> None:
+    body = body_of(*[b'"' + b"x" * 1_000 + b'"'] * 2_000)
+    assert len(body) > site.app.context.settings.limits.append_whole_bytes_max
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    site.app.context.turns = Turns(1, clock=map(float, itertools.count()).__next__)  # one step a turn
+    beside = asyncio.create_task(count())
+    reply = await site.post(T, body)
+    beside.cancel()
+    assert (reply.status, reply["last_seq"]) == (201, 2_000)
+    assert turns > len(body) / 100_000
+    small = await site.post(T, ONE)
+    assert small["first_seq"] == 2_001
+    reply = await site.post(T, body.replace(b'"data"', b'"date"'))
+    assert reply.code == "invalid_request"
+    assert "records[0].data is missing" in reply["error"]["message"]
+
+
+async def test_a_large_append_whose_answer_is_given_up_may_have_happened(clock: ManualClock) -> None:
+    """Fault 26: whoever is told that the server stops must not take that for a write that did not happen."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        site = Site(App(Context(broker), ROUTES), broker, clock)
+        await site.put(T, {"durability": "fsync"})
+        log.gate.clear()
+        waits = site.start("POST", T, body_of(*[b'"' + b"x" * 1_000 + b'"'] * 1_000))
+        while broker.topic("a", touch=False).head_seq == 0:
+            await asyncio.sleep(0)
+        waits.cancel()
+        log.gate.set()
+        assert (await waits).code == "indeterminate"

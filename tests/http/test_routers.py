@@ -104,6 +104,14 @@ BAD: dict[str, list[bytes]] = {
 }
 
 
+async def test_a_destination_that_is_missing_and_may_not_be_created_is_404(site: Site) -> None:
+    body = {"source": "a", "dest": "b", "create_dest": False}
+    reply = await site.put("/v0/routers/r", body)
+    assert (reply.status, reply.code) == (404, "topic_not_found")
+    await site.put("/v0/topics/b")
+    assert (await site.put("/v0/routers/r", body)).status == 201
+
+
 @pytest.mark.parametrize("field", BAD)
 async def test_a_router_that_cannot_be_meant_is_refused(site: Site, field: str) -> None:
     await check_refused(site, "PUT", R, bodies(GOOD, field, BAD[field]))

@@ -128,6 +128,50 @@ def test_keys_are_read_again_on_sighup_and_stay_where_the_file_is_bad(tmp_path: 
         assert "hunter2" not in "".join(server.lines)
 
 
+def test_what_a_key_has_under_way_ends_with_the_key(tmp_path: Path):
+    """Long polls, a request pipelined behind them, and a body half sent: none of them outlives the reload."""
+    keys = tmp_path / "keys"
+    keys.write_text("gone\nstays\n")
+    flags = ("--keys-file", keys, "--set", "limits.tick_ms=20")
+    stays = {"authorization": "Bearer stays"}
+    with serving(tmp_path / "data", *flags) as server, server.client(headers=stays) as client:
+        client.put("/v0/topics/jobs", json={"type": "queue"}).raise_for_status()
+        poll, append = b'{"node":"w","wait_ms":30000}', b'{"records":[{"data":1}]}'
+        head = b"POST /v0/topics/jobs%b HTTP/1.1\r\nhost: x\r\nauthorization: Bearer gone\r\n"
+        head += b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        with socket.create_connection(address, 60) as polling, socket.create_connection(address, 60) as sending:
+            polls = [head % (b"/claim", len(poll)) + poll] * 32
+            polling.sendall(b"".join(polls) + head % (b"", len(append)) + append)
+            sending.sendall(head % (b"", 1_000) + append)
+            while _body_bytes(client) != 32 * len(poll) + 2 * len(append):
+                pass
+            keys.write_text("stays\n")
+            server.signal(signal.SIGHUP)
+            assert _statuses(polling, 33) == {b"401"}
+            assert _statuses(sending, 1) == {b"401"}
+        assert client.get("/v0/topics/jobs").json()["head_seq"] == 0
+        assert _body_bytes(client) == 0
+
+
+def _body_bytes(client: httpx.Client) -> int:
+    found = client.get("/v0/metrics", headers={"accept": "application/json"}).json()
+    return int(found["metrics"]["tenure_body_bytes"])
+
+
+def _statuses(peer: socket.socket, count: int) -> set[bytes]:
+    """The statuses of so many answers."""
+    found, answers = set(), peer.makefile("rb")
+    for _ in range(count):
+        found.add(answers.readline().split()[1])
+        length = 0
+        while line := answers.readline().strip():
+            if line.startswith(b"content-length: "):
+                length = int(line.split()[1])
+        answers.read(length)
+    return found
+
+
 def test_logs_are_json_lines_without_tokens_or_payloads(tmp_path: Path):
     flags = ("--log-format", "json", "--log-level", "debug")
     with serving(tmp_path / "data", *flags, TENURE_API_KEYS="hunter2") as server:

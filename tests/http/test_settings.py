@@ -91,7 +91,8 @@ def test_a_name_that_is_no_setting_is_refused_in_a_file_and_told_of_in_the_envir
         load({}, tmp_path / "none")
     with pytest.raises(Invalid, match="name=value"):
         pairs(["port"])
-    _, strangers = load_settings({}, environment={"TENURE_BOGUS": "1", "TENURE_API_KEYS": "x", "HOME": "y"})
+    clients = {"TENURE_URL": "http://127.0.0.1:1", "TENURE_KEY": "k", "TENURE_NODE": "n"}
+    _, strangers = load_settings({}, environment={"TENURE_BOGUS": "1", "TENURE_API_KEYS": "x", "HOME": "y"} | clients)
     assert strangers == ["TENURE_BOGUS"]
 
 

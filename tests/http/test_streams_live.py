@@ -18,6 +18,7 @@ from tenure.http.server import serve
 from tenure.http.settings import ServerSettings
 from tests.broker.support import numbers
 from tests.http.streaming import parse
+from tests.http.test_work import SSE
 
 _PATIENCE_S = 30
 
@@ -49,7 +50,7 @@ async def client(connect: Connect) -> AsyncIterator[httpx.AsyncClient]:
 @contextlib.asynccontextmanager
 async def events(client: httpx.AsyncClient, url: str, **headers: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """The events of a stream while the block lasts; leaving it hangs up."""
-    async with client.stream("GET", url, headers={"accept": "text/event-stream", **headers}) as response:
+    async with client.stream("GET", url, headers=SSE | headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream"
         assert response.headers["cache-control"] == "no-store"
@@ -104,7 +105,7 @@ async def test_fault_38_a_worker_is_kept_supplied_and_gives_back_when_it_hangs_u
 
 async def test_a_quiet_stream_beats(client: httpx.AsyncClient) -> None:
     await make(client)
-    async with client.stream("GET", "/v0/topics/q/work?node=w") as response:
+    async with client.stream("GET", "/v0/topics/q/work?node=w", headers=SSE) as response:
         text = ""
         async for part in response.aiter_text():
             text += part

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.http.conftest import Site
 from tests.http.streaming import Listener, gatekeeper
+from tests.http.test_work import SSE
 
 
 async def fill(site: Site, count: int) -> None:
@@ -15,7 +18,7 @@ async def fill(site: Site, count: int) -> None:
 
 
 async def rows_after(site: Site, event_id: str, count: int) -> list[dict[str, Any]]:
-    reply = await site.get("/v0/topics/q/events", headers={"last-event-id": event_id})
+    reply = await site.get("/v0/topics/q/events", headers=SSE | {"last-event-id": event_id})
     stream = Listener(reply.response)
     try:
         return [event["data"] for event in await stream.events(count)]
@@ -40,6 +43,32 @@ async def test_a_short_queue_is_all_head(site: Site) -> None:
     found = await site.get("/v0/topics/q/strip?head=10&tail=10")
     assert (seqs(found["head"]), found["tail"]) == ([1, 2, 3], [])
     assert (await site.get("/v0/topics/q/strip?head=2&tail=10"))["tail"][0]["$seq"] == 3
+
+
+async def test_parked_jobs_are_shown_apart_and_the_next_one_wherever_it_lies(site: Site) -> None:
+    await site.put("/v0/topics/q", {"type": "queue", "dlq_strategy": "block"})
+    await site.post("/v0/topics/q", {"records": [{"data": n} for n in range(60)]})
+    await site.post("/v0/topics/q/claim", {"node": "w", "max": 50})
+    await site.post("/v0/topics/q/nack", {"node": "w", "seqs": list(range(1, 41)), "dead": True, "reason": "broken"})
+    found = await site.get("/v0/topics/q/strip?head=3&tail=2")
+    assert (seqs(found["head"]), seqs(found["tail"])) == ([41, 42, 43], [59, 60])
+    assert (found["next"]["$seq"], found["next"]["state"]) == (51, "ready")
+    assert seqs(found["parked"]) == list(range(1, 25))
+    assert (found["parked"][0]["reason"], found["queue"]["parked"]) == ("broken", 40)
+    await site.post("/v0/topics/q/claim", {"node": "w", "max": 10})
+    assert (await site.get("/v0/topics/q/strip"))["next"] is None
+
+
+async def test_the_ends_of_a_queue_cost_the_same_behind_any_number_of_parked_jobs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.broker.strip._SEQS_MAX", 30)
+    await site.put("/v0/topics/q", {"type": "queue", "dlq_strategy": "block"})
+    await site.post("/v0/topics/q", {"records": [{"data": n} for n in range(600)]})
+    await site.post("/v0/topics/q/claim", {"node": "w", "max": 40})
+    await site.post("/v0/topics/q/nack", {"node": "w", "seqs": list(range(1, 41)), "dead": True})
+    found = await site.get("/v0/topics/q/strip?head=3&tail=2")
+    assert (seqs(found["head"]), found["next"]["$seq"], seqs(found["tail"])) == ([], 41, [599, 600])
 
 
 async def test_dead_stretches_are_stepped_over(site: Site) -> None:

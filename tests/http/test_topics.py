@@ -92,6 +92,7 @@ async def test_put_again_replaces_and_keeps_the_type(site: Site) -> None:
         ({"lease_ms": 1}, {"lease_ms": 100}),
         ({"lease_ms": 2**64 - 1}, {"lease_ms": 86_400_000}),
         ({"claim_jitter_ms": 9999}, {"claim_jitter_ms": 5000}),
+        ({"durability": "ephemeral"}, {"durable": False, "durability": "memory"}),
         ({"priority": -1000}, {"priority": -1000}),
         ({"priority": None, "dead_letter": None, "retry_backoff": None}, {"priority": None}),
         ({"cap_bytes": 2**64 - 1}, {"cap_bytes": 2**64 - 1}),
@@ -195,7 +196,7 @@ async def test_get_of_a_queue_counts_its_jobs(site: Site) -> None:
     assert set(reply.json) == STATE | {"queue"}
     assert reply["queue"] == {
         **{"ready": 1, "in_flight": 0, "delayed": 1, "parked": 0},
-        **{"dead_lettered": 0, "oldest_ready_ms": 20, "ack_holes": 0},
+        **{"dead": 0, "dead_lettered": 0, "oldest_ready_ms": 20, "ack_holes": 0},
     }
 
 
@@ -240,6 +241,35 @@ async def test_topics_are_listed_in_pages(site: Site) -> None:
     assert (await site.get("/v0/topics?page_size=0&prefix=%63%2e1"))["topics"][0]["topic"] == "c.1"
 
 
+async def walk(site: Site, query: str) -> list[list[str]]:
+    """The names of a listing, page by page."""
+    pages, cursor = list[list[str]](), ""
+    while True:
+        reply = await site.get(f"/v0/topics?{query}{cursor}")
+        pages.append([topic["topic"] for topic in reply["topics"]])
+        if "next_cursor" not in reply:
+            return pages
+        cursor = f"&cursor={reply['next_cursor']}"
+
+
+async def test_topics_are_found_by_any_part_of_their_name(site: Site) -> None:
+    for name in ("a.mail", "b", "mail", "mail.dead", "x.Mail", "xmailx"):
+        await site.put(f"/v0/topics/{name}")
+    assert await walk(site, "contains=mail&page_size=2") == [["a.mail", "mail"], ["mail.dead", "xmailx"]]
+    assert await walk(site, "contains=mail&prefix=mail") == [["mail", "mail.dead"]]
+    assert await walk(site, "contains=%2email") == [["a.mail"]]
+    assert await walk(site, "contains=nothing&page_size=1") == [[]]
+
+
+async def test_a_search_looks_at_a_bounded_number_of_names_per_page(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.http.routes.topics._LOOKED_MAX", 3)
+    for name in "abcdefgh":
+        await site.put(f"/v0/topics/{name}")
+    assert await walk(site, "contains=g&page_size=2") == [[], ["g"]]
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -281,13 +311,109 @@ async def test_delete_if_empty_refuses_what_is_not(site: Site) -> None:
 
 
 async def test_a_known_path_with_another_method_says_which(site: Site) -> None:
-    reply = await site.call("PATCH", "/v0/topics/a")
+    reply = await site.call("OPTIONS", "/v0/topics/a")
     assert (reply.status, reply.code) == (405, "method_not_allowed")
-    assert reply.headers[b"allow"] == b"DELETE, GET, HEAD, POST, PUT"
+    assert reply.headers[b"allow"] == b"DELETE, GET, HEAD, PATCH, POST, PUT"
     assert (await site.call("PUT", "/v0/topics/a/diff", {})).headers[b"allow"] == b"POST"
     for path in ("/v0/topic", "/v0/topics/", "/v1/topics", "//v0/topics", "/v0/topics/a/diff/"):
         reply = await site.get(path)
         assert reply.status in (400, 404), path
+
+
+# Patch
+
+
+async def test_a_patch_changes_the_named_fields_and_echoes_the_whole_config(site: Site) -> None:
+    put = await site.put("/v0/topics/a", {"type": "queue", "lease_ms": 5000, "priority": 3})
+    reply = await site.patch("/v0/topics/a", {"max_deliveries": 4, "priority": None, "unknown": 1})
+    assert (reply.status, reply["created"], reply["type"]) == (200, False, "queue")
+    assert reply["config"] == put["config"] | {"max_deliveries": 4, "priority": None}
+    assert reply["performance"]["fsync_ms"] >= 0
+    assert (await site.get("/v0/topics/a"))["config"] == reply["config"]
+
+
+async def test_a_null_in_a_patch_returns_a_field_to_its_default(site: Site) -> None:
+    given = {"lease_ms": 5000, "durability": "fsync", "retry_backoff": {"min_ms": 5, "jitter": False}}
+    await site.put("/v0/topics/a", given)
+    reply = await site.patch("/v0/topics/a", {"lease_ms": None, "retry_backoff": {"jitter": None}})
+    assert (reply["config"]["lease_ms"], reply["config"]["durability"]) == (30_000, "fsync")
+    assert reply["config"]["retry_backoff"] == {"min_ms": 5, "max_ms": 3_600_000, "factor": 2.0, "jitter": True}
+    reply = await site.patch("/v0/topics/a", dict.fromkeys(DEFAULTS))
+    assert reply["config"] == DEFAULTS
+
+
+async def test_a_patch_of_nothing_there_is_404_and_of_the_type_409(site: Site) -> None:
+    reply = await site.patch("/v0/topics/a", {"lease_ms": 1000})
+    assert (reply.status, reply.code) == (404, "topic_not_found")
+    await site.put("/v0/topics/a")
+    reply = await site.patch("/v0/topics/a", {"type": "queue"})
+    assert (reply.status, reply.code) == (409, "topic_exists_incompatible")
+    assert (await site.patch("/v0/topics/a", {"type": "log"})).status == 200
+
+
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_patch_that_cannot_be_meant_is_refused(site: Site, field: str) -> None:
+    await site.put("/v0/topics/a")
+    bad = [value for value in FIELDS[field] if value != b"null"]
+    await check_refused(site, "PATCH", "/v0/topics/a", bodies({}, field, bad), field=field)
+
+
+async def test_a_patch_needs_a_json_object(site: Site) -> None:
+    await site.put("/v0/topics/a")
+    await check_refused(site, "PATCH", "/v0/topics/a", [body for body in NOT_JSON if body])
+    twice = [b'{"ttl_ms":1,"ttl_ms":1}', b'{"retry_backoff":{"min_ms":1,"min_ms":2}}']
+    await check_refused(site, "PATCH", "/v0/topics/a", twice)
+    await check_media(site, "PATCH", "/v0/topics/a", b"{}")
+
+
+async def test_an_append_with_a_config_that_forbids_it_creates_nothing(site: Site) -> None:
+    before = site.state()
+    reply = await site.post("/v0/topics/a", {"records": [{"data": 1}], "config": {"auto_create": False}})
+    assert (reply.status, reply.code, site.state()) == (404, "topic_not_found", before)
+
+
+async def test_a_log_that_a_post_made_by_mistake_becomes_a_queue(site: Site) -> None:
+    await site.post("/v0/topics/q", {"records": [{"data": 1}]})
+    assert (await site.post("/v0/topics/q/claim", {"node": "w"})).code == "not_a_queue"
+    reply = await site.put("/v0/topics/q", {"type": "queue"})
+    assert (reply.status, reply["type"]) == (200, "queue")
+    [job] = (await site.post("/v0/topics/q/claim", {"node": "w"}))["claimed"]
+    assert job["data"] == 1
+
+
+# Who may say what a topic is
+
+
+@pytest.fixture
+def writer(make_site: Callable[..., Site]) -> Site:
+    """A site whose callers may only write."""
+    key = KeyRing(parse_keys([("here", "k:read+write")])).find("k")
+
+    def admit(_: Route, call: Call) -> None:
+        call.key = key
+
+    return make_site(admit=admit)
+
+
+async def test_an_append_whose_config_would_create_a_topic_needs_admin(writer: Site) -> None:
+    before = writer.state()
+    reply = await writer.post("/v0/topics/q", {"records": [{"data": 1}], "config": {"type": "queue"}})
+    assert (reply.status, reply.code, writer.state()) == (403, "forbidden", before)
+    assert reply["error"]["detail"] == {"missing": ["admin"]}
+    assert "leave config out" in reply["error"]["message"]
+
+
+async def test_an_append_with_a_config_to_a_topic_that_is_there_needs_no_admin(writer: Site) -> None:
+    await writer.broker.put_topic("q", {"type": "queue"})
+    reply = await writer.post("/v0/topics/q", {"records": [{"data": 1}], "config": {"type": "queue", "ttl_ms": 5}})
+    assert reply.status == 200
+    assert writer.broker.topic("q").config["ttl_ms"] == 0
+
+
+async def test_without_a_config_a_writer_may_create_a_plain_log(writer: Site) -> None:
+    assert (await writer.post("/v0/topics/t", {"records": [{"data": 1}]})).status == 201
+    reply = await writer.post("/v0/topics/u", {"records": [{"data": 1}], "create": False, "config": {"ttl_ms": 5}})
+    assert (reply.status, reply.code) == (404, "topic_not_found")
 
 
 @pytest.fixture
@@ -317,9 +443,11 @@ async def test_a_listing_shows_only_what_the_key_reaches(tenants: Site) -> None:
 
 
 async def test_names_in_a_body_are_held_to_the_key(tenants: Site) -> None:
+    await tenants.put("/v0/topics/own.there", {"type": "queue"})
     before = tenants.state()
     for method, target, body in [
         ("PUT", "/v0/topics/own.q", {"type": "queue", "dead_letter": "foreign"}),
+        ("PATCH", "/v0/topics/own.there", {"dead_letter": "foreign"}),
         ("POST", "/v0/topics/own.q", {"records": [{"data": 1}], "config": {"dead_letter": "foreign"}}),
         ("PUT", "/v0/routers/own.r", {"source": "foreign", "dest": "own.b"}),
         ("PUT", "/v0/routers/own.r", {"source": "own.a", "dest": "foreign"}),

@@ -37,7 +37,7 @@ async def test_a_stream_opens_with_retry_and_a_heartbeat(site: Site) -> None:
     await make(site)
     reply = await site.get(f"{Q}/work?node=w", headers=SSE)
     assert reply.response.content_type == b"text/event-stream"
-    assert reply.headers == {b"cache-control": b"no-store", b"x-accel-buffering": b"no"}
+    assert reply.headers == {b"x-accel-buffering": b"no"}
     stream = Listener(reply.response)
     assert [await stream.block(), await stream.block()] == ["retry: 2000", ": hb"]
     await stream.hang_up()
@@ -218,6 +218,7 @@ async def test_fault_49_too_many_that_wait_are_told_in_the_stream(clock: ManualC
         second = await listen(site)
         error = await second.next()
         assert (error["data"]["code"], error["data"]["detail"]["limit"]) == (429, "waiters_max")
+        assert "raise the broker's setting waiters_max" in error["data"]["message"]
         await second.end()
         await first.hang_up()
 
@@ -233,6 +234,7 @@ async def test_fault_49_too_many_that_wait_are_told_in_the_stream(clock: ManualC
         ("node=%ff", "text/event-stream", 400, "invalid_request"),
         ("node=w", "application/json", 406, "not_acceptable"),
         ("node=w", "text/html, text/event-stream;q=0", 406, "not_acceptable"),
+        ("", "*/*", 406, "not_acceptable"),
     ],
 )
 async def test_what_is_wrong_is_refused_at_the_opening(
@@ -243,11 +245,28 @@ async def test_what_is_wrong_is_refused_at_the_opening(
     assert (reply.status, reply.code) == (status, code)
 
 
-@pytest.mark.parametrize("accept", [None, "*/*", "text/*", "TEXT/Event-Stream; charset=utf-8", "a/b;q=1, */*;q=0.1"])
-async def test_an_accept_that_leaves_room_is_enough(site: Site, accept: str | None) -> None:
+@pytest.mark.parametrize("accept", [None, "", "*/*", "text/*", "text/html, */*;q=0.8", "text/event-streams"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_stream_that_is_not_asked_for_by_name_is_refused_and_leases_nothing(
+    site: Site, method: str, accept: str | None
+) -> None:
+    """A prober, a link preview and a plain curl send these."""
+    await make(site, 1)
+    watch = await site.post("/v0/watch", {"topics": {"transcode": {}}})
+    headers = {} if accept is None else {"accept": accept}
+    before = site.state()
+    for target in (f"{Q}/work?node=w", f"{Q}/events", watch["stream_url"]):
+        reply = await site.call(method, target, headers=headers)
+        assert (reply.status, reply.code, reply.response.stream) == (406, "not_acceptable", None)
+        assert "Accept: text/event-stream" in reply["error"]["message"]
+    assert site.state() == before
+    assert (await site.get(Q))["queue"]["ready"] == 1
+
+
+@pytest.mark.parametrize("accept", ["TEXT/Event-Stream; charset=utf-8", "a/b;q=1, text/event-stream;q=0.1"])
+async def test_a_stream_may_be_asked_for_among_others(site: Site, accept: str) -> None:
     await make(site)
-    reply = await site.get(f"{Q}/work?node=w", headers={} if accept is None else {"accept": accept})
-    assert reply.status == 200
+    assert (await site.get(f"{Q}/work?node=w", headers={"accept": accept})).status == 200
 
 
 async def test_a_log_and_an_absent_queue_are_refused(site: Site) -> None:

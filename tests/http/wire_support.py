@@ -10,11 +10,24 @@ import msgspec
 import pytest
 import uvloop
 
+from tenure.http.app import App
 from tenure.http.limits import WireLimits
-from tenure.http.message import Request, Response, Send
+from tenure.http.message import Admission, Body, Request, Response, Result, Send
 from tenure.http.server import Server, serve
 
-__all__ = ["Peer", "Reply", "eventually", "on_both_loops", "pass_ms", "post", "serving", "talk", "ticking"]
+__all__ = [
+    "Peer",
+    "Reply",
+    "Welcome",
+    "eventually",
+    "handle",
+    "on_both_loops",
+    "pass_ms",
+    "post",
+    "serving",
+    "talk",
+    "ticking",
+]
 
 Test = Callable[[], Coroutine[Any, Any, None]]
 
@@ -109,15 +122,62 @@ def post(path: bytes = b"/echo", body: bytes = b"{}", *headers: bytes) -> bytes:
     return b"POST %b HTTP/1.1\r\nhost: test\r\n%bcontent-length: %d\r\n\r\n%b" % (path, lines, len(body), body)
 
 
-class Bench:
-    """A handler with one path for each way to answer."""
+def handle(app: App, request: Request) -> Result:
+    """Admit and answer a request that is there whole."""
+    admitted = app.admit_whole(request)
+    return admitted if isinstance(admitted, Response) else admitted.answer(request.body)
 
-    def __init__(self) -> None:
+
+class Welcome:
+    """Admits every request, and answers it by a function; ``bodies`` of up to ``body_bytes_max`` are charged to the
+    header ``x-account``, else to the address.
+    """
+
+    def __init__(self, answer: Callable[[Request], Any], *, body_bytes_max: int = 64 << 20) -> None:
+        self._answer = answer
+        self._body_bytes_max = body_bytes_max
+
+    def __call__(self, request: Request) -> Admission | Response:
+        return _Welcomed(self._answer, request, self._body_bytes_max)
+
+
+class _Welcomed:
+    def __init__(self, answer: Callable[[Request], Any], request: Request, body_bytes_max: int) -> None:
+        self._answer = answer
+        self.request = request
+        self.account = request.headers.get("x-account", request.client)
+        self.body_bytes_max = body_bytes_max
+
+    def lapsed(self) -> Response | None:
+        return None
+
+    def answer(self, body: Body) -> Any:
+        self.request.complete(body)
+        return self._answer(self.request)
+
+
+SHARED = b"s" * 3_000_000
+
+
+class Bench:
+    """A handler with one path for each way to answer; requests to ``refused`` are refused at their head, and those
+    under way are refused once ``lapse`` is set.
+    """
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self.body_bytes_max = body_bytes_max
         self.seen: list[Request] = []
         self.cancelled = asyncio.Event()
         self.started = asyncio.Event()
         self.release = asyncio.Event()
         self.sent_bytes = 0
+        self.lapse = False
+
+    def admit(self, request: Request) -> Admission | Response:
+        """Look at the head."""
+        if request.path == "/refused":
+            return Response(401, b'{"error":{"code":"unauthorized"}}')
+        return _OnBench(self, request)
 
     def handle(self, request: Request) -> Any:
         self.seen.append(request)
@@ -130,11 +190,13 @@ class Bench:
                 return Response(200, stream=self._flood, content_type=b"text/event-stream")
             case "/big":
                 return Response(200, b"x" * 3_000_000)
+            case "/shared":
+                return Response(200, SHARED)
             case "/broken":
                 raise RuntimeError("a bug")
             case "/split":
                 return Response(200, b"{}", headers=[(b"x", b"a\r\nset-cookie: b")])
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     async def _poll(self, request: Request) -> Response:
         self.started.set()
@@ -143,7 +205,7 @@ class Bench:
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
-        return Response(200, request.body)
+        return Response(200, bytes(request.body))
 
     async def _stream(self, send: Send) -> None:
         try:
@@ -165,6 +227,15 @@ class Bench:
             self.cancelled.set()
 
 
+class _OnBench(_Welcomed):
+    def __init__(self, bench: Bench, request: Request) -> None:
+        super().__init__(bench.handle, request, bench.body_bytes_max)
+        self._bench = bench
+
+    def lapsed(self) -> Response | None:
+        return Response(401, b'{"error":{"code":"unauthorized"}}') if self._bench.lapse else None
+
+
 class Serving:
     """A server with a bench behind it, for the length of a block; nothing may be left in its registry afterwards."""
 
@@ -173,8 +244,8 @@ class Serving:
         self.timer = timer
 
     async def __aenter__(self) -> tuple[Server, Bench]:
-        bench = Bench()
-        self.server = await serve(bench.handle, limits=self.limits)
+        bench = Bench(self.limits.body_bytes_max)
+        self.server = await serve(bench.admit, limits=self.limits)
         if not self.timer:
             self.server.connections.stop()
         return self.server, bench
@@ -183,7 +254,7 @@ class Serving:
         await self.server.drain(0.0)
         if kind is None:
             assert len(self.server.connections) == 0
-            assert self.server.connections.body_bytes == 0
+            assert self.server.connections.bodies.held_bytes == 0
 
 
 def serving(**limits: int) -> Serving:

@@ -33,9 +33,18 @@ def put_topic(life: Life, random: Random) -> None:
     if name in LETTERS:
         config = {"type": random.choice(("log", "queue")), "durability": config["durability"]}
         known = life.broker._state.find(name)
-        config["type"] = known.config.type if known is not None else config["type"]
+        is_fixed = known is not None and not known.implicit
+        config["type"] = known.config.type if known is not None and is_fixed else config["type"]
     life.say(f"put_topic {name} {config}")
     life.call("put_topic", name, lambda: life.broker.put_topic(name, config), level=FSYNC, kinds=(e.TopicPut,))
+
+
+def patch_topic(life: Life, random: Random) -> None:
+    name = random.choice((*QUEUES, *LOGS))
+    whole = _queue_config(life, random) if name in QUEUES else _log_config(life, random)
+    config = {field: value for field, value in whole.items() if field != "type" and random.random() < 0.2}
+    life.say(f"patch_topic {name} {config}")
+    life.call("patch_topic", name, lambda: life.broker.patch_topic(name, config), level=FSYNC, kinds=(e.TopicPut,))
 
 
 def _queue_config(life: Life, random: Random) -> dict[str, Any]:
@@ -63,6 +72,8 @@ def _queue_config(life: Life, random: Random) -> dict[str, Any]:
 
 def _log_config(life: Life, random: Random) -> dict[str, Any]:
     return {
+        "priority": random.choice((None, None, -1000, 7)),
+        "auto_create": random.random() < 0.9,
         "durability": random.choice(("fsync", "disk", "memory")),
         "dedupe_node": random.random() < 0.5,
     } | _limits(life, random)
@@ -436,6 +447,7 @@ def claim_and_cancel(life: Life, random: Random) -> None:
 
 ACTIONS: tuple[tuple[str, float, Action], ...] = (
     ("", 4, put_topic),
+    ("", 1, patch_topic),
     ("", 0.6, delete_topic),
     ("", 22, produce),
     ("", 2, delete_records),

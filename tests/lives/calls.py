@@ -26,7 +26,7 @@ LEVELS = {"memory": 0, "disk": DISK, "fsync": FSYNC}
 
 #: Commands that one damaged record must not stop.
 UNSTOPPABLE = frozenset(
-    {"produce", "claim", "ack", "nack", "extend", "delete_records", "delete_topic", "put_topic", "topic"}
+    {"produce", "claim", "ack", "nack", "extend", "delete_records", "delete_topic", "put_topic", "patch_topic", "topic"}
 )
 
 

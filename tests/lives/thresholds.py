@@ -76,5 +76,7 @@ def random_settings(random: Random) -> Settings:
         subscriber_events_max=pick((4, 1_000)),
         pending_bytes_max=pick((2_000, 1 << 20, 1 << 20)),
         router_step_records=pick((1, 3, 100)),
+        turn_topics_max=pick((1, 2, 100)),
+        retired_names_max=pick((1, 100)),
         total_bytes_max=pick((0, 0, 0, 20_000)),
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,28 @@ def test_a_directory_that_is_not_there_is_not_made_for_a_reader(tmp_path: Path) 
     with pytest.raises(FileNotFoundError):
         PosixDisk(tmp_path / "none", create=False)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A process whose umask takes nothing away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_what_a_disk_creates_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    disk = PosixDisk(tmp_path / "above" / "root")
+    disk.lock()
+    disk.mkdir("d")
+    disk.close(disk.create("d/a"))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "above").rglob("*")}
+    assert modes == {"root": 0o700, "lock": 0o600, "d": 0o700, "a": 0o600}
+
+
+def test_a_directory_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root").chmod(0o755)
+    PosixDisk(tmp_path / "root").mkdir("d")
+    assert stat.S_IMODE((tmp_path / "root").stat().st_mode) == 0o755

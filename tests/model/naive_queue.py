@@ -201,8 +201,8 @@ class NaiveQueue:
         """The connection on which a job was delivered is gone."""
         self._end(job, now, "disconnect")
 
-    def park(self, seqs: set[int], *, now: int, reason: str) -> None:
-        for seq in seqs:
+    def park(self, reasons: dict[int, str], *, now: int) -> None:
+        for seq, reason in reasons.items():
             job = self.jobs[seq]
             if job.lease:
                 self._end(job, now, "dead", reason)

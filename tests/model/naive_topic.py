@@ -151,6 +151,7 @@ class NaiveWorld:
 
     topics: dict[str, Naive] = field(default_factory=dict)
     routers: dict[str, NaiveRouter] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
 
     def tick(self, now: int, wall: int) -> None:
         """Nothing in a log changes by time alone: a TTL takes effect when somebody looks."""
@@ -171,5 +172,6 @@ class NaiveWorld:
         removed = sorted(key for key, router in self.routers.items() if name in (router.source, router.dest))
         for key in removed:
             del self.routers[key]
-        self.topics.pop(name)
+        if not self.topics.pop(name).config.get("auto_create", True):
+            self.retired.add(name)
         return removed

@@ -106,8 +106,13 @@ class World:
             if queue is not None and queue.setting("durability") != "fsync":
                 queue.visible = queue.head
 
-    def dead_letter(self, jobs: list[Job], *, reason: str, now: int) -> None:
-        """Apply the queue's strategy."""
+    def dead_now(self) -> int:
+        """Jobs that lie dead: parked ones, and letters where a letter is all that is left of its job."""
+        letters = self.queue.setting("dead_letter") if self.queue.setting("dlq_strategy") in (None, "skip") else None
+        return len(self.queue.in_state("parked")) + (len(self.dead.jobs) if letters and self.dead is not None else 0)
+
+    def dead_letter(self, jobs: list[Job], *, reasons: dict[int, str], now: int) -> None:
+        """Apply the queue's strategy, to each job for its own reason."""
         queue = self.queue
         strategy = queue.setting("dlq_strategy")
         seqs = {job.seq for job in jobs}
@@ -116,20 +121,20 @@ class World:
             if strategy == "skip":
                 queue.remove(list(seqs))
             else:
-                queue.park(seqs, now=now, reason=reason)
+                queue.park(reasons, now=now)
             return
         if self.dead is None:
             self.dead = NaiveQueue({"durability": queue.setting("durability")})
         if self.dead.is_full_for(len(jobs)):
-            queue.park(seqs, now=now, reason=reason)
+            queue.park(reasons, now=now)
             return
         for job in sorted(jobs, key=lambda job: job.seq):
-            origin = ("q", max(job.deliveries, 1), reason)
+            origin = ("q", max(job.deliveries, 1), reasons[job.seq])
             self.dead.append(Job(self.dead.head + 1, job.data, job.tag, origin=origin))
         if strategy == "skip":
             queue.remove(list(seqs))
         else:
-            queue.park(seqs, now=now, reason=reason)
+            queue.park(reasons, now=now)
         self.dead.evict()
 
 
@@ -289,12 +294,21 @@ class QueueMachine(EngineMachine):
         """What the model hands out. Poisoned jobs leave on the way, and then the claim is not refused any more."""
         chosen, poisoned = self.model.queue.choose(max_count)
         if poisoned:
-            self.model.dead_letter(poisoned, reason="max_deliveries", now=now)
+            self.model.dead_letter(poisoned, reasons={job.seq: self.last_reason(job, now) for job in poisoned}, now=now)
             self.model.seen()
             with suppress(Refused):
                 return self.model.queue.choose(max_count)[0]
             return []
         return chosen
+
+    def last_reason(self, job: Job, now: int) -> str:
+        """The last reason of its story; where little may be kept, of what the engine still has of it."""
+        reasons = [row[5] for row in job.story]
+        if self.is_cramped:
+            topic, queue = self.engine.state.queue("q")
+            self.engine.pass_time(topic, now)
+            reasons = [delivery.reason for delivery in queue.histories.get(job.seq, [])]
+        return ([reason for reason in reasons if reason is not None] or ["max_deliveries"])[-1]
 
     def claim_again(self, lease: int, options: dict[str, Any]) -> None:
         jobs = sorted((job for job in self.model.queue.held() if job.lease == lease), key=lambda job: job.seq)
@@ -417,7 +431,7 @@ class QueueMachine(EngineMachine):
         else:
             reply = leases.nack(self.engine, "q", **options, dead=True, reason="bad").reply
             if mine:
-                self.model.dead_letter([queue.jobs[seq] for seq in mine], reason="bad", now=now)
+                self.model.dead_letter([queue.jobs[seq] for seq in mine], reasons=dict.fromkeys(mine, "bad"), now=now)
                 self.model.seen()
         assert (reply.count, reply.skipped) == (len(mine), skipped)
         assert (reply.ready, reply.in_flight) == (len(queue.ready()), len(queue.held()))
@@ -518,6 +532,7 @@ class QueueMachine(EngineMachine):
                 "in_flight": len(queue.held()),
                 "delayed": len(queue.in_state("delayed")),
                 "parked": len(queue.in_state("parked")),
+                "dead": self.model.dead_now(),
                 "dead_lettered": queue.dead_lettered,
                 "ack_holes": queue.holes(),
             }

@@ -15,7 +15,7 @@ from tenure.core.idempotency import digest_key
 from tenure.core.ranges import each
 from tenure.core.records import ends_of, pack
 from tenure.core.state import State
-from tenure.errors import Conflict, Overloaded
+from tenure.errors import Conflict, NotFound, Overloaded
 from tests.model.machine import EngineMachine
 from tests.model.naive_topic import (
     CLIENT_MARKS_MAX,
@@ -42,6 +42,7 @@ CONFIGS = st.fixed_dictionaries(
         "discard": st.sampled_from(["old", "old", "reject"]),
         "dedupe_node": st.sampled_from([True, True, False]),
         "idempotency_window_ms": st.sampled_from([2_000, 60_000]),
+        "auto_create": st.sampled_from([True, True, True, False]),
     }
 )
 RECORDS = st.lists(
@@ -84,8 +85,22 @@ class TopicMachine(EngineMachine):
             config = self.complete(name, config)
             _, created = topics.put_topic(self.engine, name, config).reply
             assert created == (name not in self.model.topics)
+            self.model.retired.discard(name)
             topic = self.model.topics.setdefault(name, Naive())
             topic.config = config
+            topic.evict_old(now)
+            topic.evict_over_cap()
+
+    @rule(name=NAMES, config=CONFIGS, fields=st.sets(st.sampled_from(["cap_records", "discard", "auto_create"])))
+    def reconfigure(self, name: str, config: dict[str, Any], fields: set[str]) -> None:
+        given = {field: config[field] for field in sorted(fields)}
+        topic = self.model.topics.get(name)
+        with self.step() as now:
+            if topic is None:
+                self.refused(NotFound, "topic_not_found", topics.patch_topic, name, given)
+                return
+            assert given.items() <= topics.patch_topic(self.engine, name, given).reply.config.items()
+            topic.config = {**topic.config, **given}
             topic.evict_old(now)
             topic.evict_over_cap()
 
@@ -174,6 +189,9 @@ class TopicMachine(EngineMachine):
                 return
             if topic.config.get("discard") == "reject":
                 topic.evict_old(now)
+        elif name in self.model.retired or not options["config"]["auto_create"]:
+            self.refused(NotFound, "topic_not_found", appends.produce, name, made, **options)
+            return
         target = topic or Naive(options["config"])
         if target.is_full_for(kept):
             self.refused(Overloaded, "topic_full", appends.produce, name, made, **options)
@@ -292,6 +310,9 @@ class TopicMachine(EngineMachine):
             if not flags["allow_cycle"] and self.model.closes_a_cycle(name, source, dest):
                 self.refused(Conflict, "router_cycle", routing.put_router, name, **options)
                 return
+            if dest not in self.model.topics and (not flags["create_dest"] or dest in self.model.retired):
+                self.refused(NotFound, "topic_not_found", routing.put_router, name, **options)
+                return
             known = self.model.routers.get(name)
             _, created = routing.put_router(self.engine, name, **options).reply
             assert created == (known is None)
@@ -339,7 +360,8 @@ class TopicMachine(EngineMachine):
         missed = max(0, min(hi + 1, source.evict_floor) - lo)
         if copies or missed:
             kept = self.keep_records(copies, None, now) if copies else []
-            if (dest is None and not router.create_dest) or (dest is not None and dest.is_full_for(kept)):
+            stuck = not router.create_dest or router.dest in self.model.retired
+            if stuck if dest is None else dest.is_full_for(kept):
                 return
             dest = self.model.topics.setdefault(router.dest, Naive())
             if missed:
@@ -356,6 +378,7 @@ class TopicMachine(EngineMachine):
     # What must always hold
 
     def check(self, state: State) -> None:
+        assert state.retired == self.model.retired
         assert sorted(state.topics) == sorted(self.model.topics)
         for name, naive in self.model.topics.items():
             self.check_topic(state, name, naive)

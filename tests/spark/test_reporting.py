@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,6 +18,7 @@ from tenure.errors import Invalid, NotFound
 from tenure.export.rows import Exported, gap
 from tenure.spark.compacting import Compacted, compact
 from tenure.spark.plan import Limits
+from tenure.spark.report import source
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
 from tenure.spark.report.parsing import parsed_entries
@@ -56,6 +58,8 @@ class Made(NamedTuple):
     rows: list[Exported]
     figures: Figures
     out: Path
+    tasks: int
+    """How many Spark ran for it."""
 
     def table(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = pq.read_table(self.out / "tables" / name).to_pylist()
@@ -74,8 +78,20 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     told = [*entries_of(rows), *NO_EVENTS, gap("trimmed", ts=since_ms - 1, batch=0, first_batch=3, last_batch=9)]
     url = (home / "events").as_uri()
     asyncio.run(fill(url, [told[start : start + 500] for start in range(0, len(told), 500)]))
-    figures = make_report(spark, find_events(url), home / "out", scope=Scope(since_ms=since_ms))
-    return Made([row for row in rows if row.ts >= since_ms], figures, home / "out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "ENTRIES_SMALL_MAX", 0)
+        figures, tasks = report_on(spark, url, home / "out", since_ms=since_ms)
+    return Made([row for row in rows if row.ts >= since_ms], figures, home / "out", tasks)
+
+
+def report_on(spark: SparkSession, url: str, out: Path, *, since_ms: int) -> tuple[Figures, int]:
+    """A report, and how many tasks it took."""
+    group, tracker = str(out), spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup(group, "report")
+    figures = make_report(spark, find_events(url), out, scope=Scope(since_ms=since_ms))
+    jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
+    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+    return figures, sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
 async def fill(url: str, batches: list[list[bytes]], clock: ManualClock | None = None) -> None:
@@ -233,6 +249,24 @@ def test_a_life_ends_with_a_redrive_and_begins_anew_and_extensions_count_for_not
     assert pick(unseen, "life", "life_ms", "before", "node") == (0, None, None, "c")
     assert recreated["life"] == 2, "a topic that was deleted and made again has its seqs again"
     assert told["dead", 4, "redriven", 950]["begins"] is False, "put back to work elsewhere"
+
+
+def comparable(figures: Figures) -> dict[str, Any]:
+    """The figures without the time of their making and the order of rows that are level."""
+    found: dict[str, Any] = json.loads(msgspec.json.encode(figures), parse_float=lambda text: round(float(text), 9))
+    del found["made_ms"]
+    return {name: sorted(value, key=json.dumps) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def test_a_report_on_few_events_is_the_same_with_a_fraction_of_the_tasks(spark: SparkSession, made: Made) -> None:
+    assert made.figures.source
+    shuffles = spark.conf.get("spark.sql.shuffle.partitions")
+    figures, tasks = report_on(
+        spark, made.figures.source, made.out.parent / "small", since_ms=min(row.ts for row in made.rows)
+    )
+    assert comparable(figures) == comparable(made.figures)
+    assert tasks < 0.75 * made.tasks, (tasks, made.tasks)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == shuffles  # what was borrowed came back
 
 
 def test_jobs_of_two_brokers_in_one_buffer_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def write(event: str, note: Note, ctx: Context) -> None:
     os.write(_journal, json.dumps(line).encode() + b"\n")
 
 
-@app.timer("reminders", lease="1s", retries=2, backoff=Fixed("10ms"), concurrency=20)
+@app.timer("reminders", lease="5s", retries=2, backoff=Fixed("10ms"), concurrency=20)
 async def remind(note: Note, ctx: Context) -> None:
     write("begin", note, ctx)
     while note.gate and not Path(note.gate).exists():
@@ -43,7 +43,7 @@ async def remind(note: Note, ctx: Context) -> None:
     write("end", note, ctx)
 
 
-@app.timer("threads", lease="1s")
+@app.timer("threads", lease="5s")
 def in_thread(note: Note, ctx: Context) -> None:
     write("begin", note, ctx)
     while note.gate and not Path(note.gate).exists():
@@ -51,7 +51,7 @@ def in_thread(note: Note, ctx: Context) -> None:
     write("end", note, ctx)
 
 
-@app.timer("processes", lease="1s", run="process", concurrency=1)
+@app.timer("processes", lease="5s", run="process", concurrency=1)
 def in_process(note: Note, ctx: Context) -> None:
     write("end", note, ctx)
     if note.n == 1:

@@ -39,7 +39,7 @@ class Running:
 
     def __init__(self, journal: Path, redis_port: int, *options: str, url: str | None = None) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("REMINDERS_")}
-        environment |= {"REMINDERS_JOURNAL": str(journal), "PYTHONPATH": str(ROOT)}
+        environment |= {"REMINDERS_JOURNAL": str(journal), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
         environment |= {"REMINDERS_REDIS": f"redis://127.0.0.1:{redis_port}/0"}
         environment |= {} if url is None else {"REMINDERS_URL": url}
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115

@@ -17,8 +17,8 @@ from tenure.timers import NewTimer, Timers, TimersSettings
 from tests.timers import servers
 from tests.timers.servers import Server
 
-PATIENT = TimersSettings(attempts_max=1_000, retry_for_ms=30_000, backoff_max_ms=100, connect_ms=500, answer_ms=2_000)
-QUICK = TimersSettings(attempts_max=2, retry_for_ms=200, connect_ms=300, answer_ms=500)
+PATIENT = TimersSettings(attempts_max=1_000, retry_for_ms=30_000, backoff_max_ms=100, connect_ms=2_000)
+QUICK = TimersSettings(attempts_max=2, retry_for_ms=200, connect_ms=2_000)
 
 
 @asynccontextmanager
@@ -108,8 +108,9 @@ async def test_a_primary_that_dies_is_followed_to_its_replica():
 
 async def test_a_cluster_with_a_part_missing_says_so():
     with servers.cluster() as nodes:
-        async with timers_on([node.port for node in nodes], QUICK) as timers:
-            await timers.schedule("t", 1, delay=0)
+        ports = [node.port for node in nodes]
+        async with timers_on(ports) as patient, timers_on(ports, QUICK) as timers:
+            await patient.schedule("t", 1, delay=0)
             home_of(nodes, "t").kill()
             with pytest.raises(TenureError) as caught:
                 await timers.claim("t")

@@ -276,6 +276,26 @@ async def test_a_lapsed_timer_can_be_cancelled(world: World):
     assert (await world.timers.commit("t", [late])).lost == ["a"]
 
 
+async def test_cancelling_all_leaves_alone_what_a_worker_holds(world: World):
+    await world.timers.schedule_many("t", [NewTimer(payload=n, at=n, timer_id=str(n)) for n in (1, 2)])
+    (held,) = await world.timers.claim("t", lease_ttl_ms=HOUR_MS)
+    (lapsed,) = await world.timers.claim("t", lease_ttl_ms=1)
+    await world.pass_ms(2)
+    count = 2 * SETTINGS.batch_max + 5
+    await world.timers.schedule_many("t", [NewTimer(payload=n, delay=HOUR_MS) for n in range(count)])
+    assert await world.timers.cancel_all("t") == count + 1
+    stats = await world.timers.stats("t")
+    assert (stats.scheduled, stats.ready, stats.in_flight, stats.cancelled_total) == (0, 0, 1, count + 1)
+    assert (await world.timers.commit("t", [lapsed])).lost == [lapsed.timer_id]
+    assert (await world.timers.commit("t", [held])).count == 1
+    assert await world.timers.cancel_all("t") == 0
+
+
+async def test_redis_answers_a_ping(world: World):
+    assert await world.timers.ping()
+    assert await world.timers.ping(timeout_ms=30_000)
+
+
 async def test_many_are_split_into_batches(world: World):
     count = 2 * SETTINGS.batch_max + 5
     done = await world.timers.schedule_many("t", [NewTimer(payload=i, at=i + 1) for i in range(count)])

@@ -6,17 +6,15 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from faststream import AckPolicy, Context, FastStream
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage, StopConsume
-from faststream_redis_timers import TimersBroker as OtherBroker
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 
-from tenure import Conflict, Fixed
+from tenure import Conflict, Fixed, Invalid
 from tenure.testing import ManualClock
 from tenure.testing.fake_timers import FakeTimers
 from tenure.timers import Timers
@@ -183,14 +181,21 @@ async def test_republishing_an_id_while_it_runs_loses_nothing(broker: TimersBrok
 
 async def test_a_handler_longer_than_its_lease_keeps_it(broker: TimersBroker):
     seen: list[int] = []
+    gate = asyncio.Event()
 
-    @broker.subscriber("orders", lease_ttl=0.3)
+    @broker.subscriber("orders", lease_ttl=6)
     async def handle(n: int, message: Delivered) -> None:
         seen.append(message.deliveries)
-        await asyncio.sleep(1.2)
+        await gate.wait()
 
     await broker.start()
     await broker.publish(1, topic="orders")
+    await until(lambda: seen)
+    [first] = await broker.timers.peek("orders", state="in_flight")
+    async with asyncio.timeout(PATIENCE_S):
+        while (await broker.timers.peek("orders", state="in_flight"))[0].at_ms == first.at_ms:
+            await asyncio.sleep(0.005)
+    gate.set()
     await until_gone(broker.timers, "orders")
     assert seen == [1]
     assert (await broker.timers.stats("orders")).lapsed_total == 0
@@ -302,27 +307,24 @@ async def test_time_can_be_in_the_tests_hand():
         await until(lambda: seen)
 
 
-async def test_what_the_other_library_scheduled_can_be_moved(redis: Redis):
-    """By the function of the how-to, word for word."""
-    other = OtherBroker(redis, logger=None)
-    await other.connect()
-    topic = f"moved-{os.urandom(6).hex()}"
-    await other.publish({"id": 7}, topic=topic, timer_id="seven", headers={"x-tenant": "acme"})
-    await other.publish({"id": 8}, topic=topic, timer_id="eight", activate_in=timedelta(days=1))
-    page = Path(__file__).parents[2] / "docs/how-to/move-from-faststream-redis-timers.md"
-    [code] = [block for block in page.read_text().split("```python\n") if "async def move" in block]
-    names: dict[str, Any] = {"Redis": Redis}
-    exec(code.partition("```")[0], names)
-    await names["move"](redis, topic)
-    broker = TimersBroker(redis, logger=None)
-    seen: list[Any] = []
+@pytest.mark.parametrize("topic", ["", "{a}", "x" * 256])
+async def test_a_topic_that_is_none_is_invalid_and_a_value_error(broker: TimersBroker, topic: str):
+    for call in (
+        broker.publish(1, topic=topic),
+        broker.cancel_timer(topic, "one"),
+        broker.has_pending(topic, "one"),
+        broker.get_pending_timers(topic),
+        broker.cancel_all(topic),
+    ):
+        with pytest.raises(ValueError, match="topic name must be") as caught:
+            await call
+        assert isinstance(caught.value, Invalid)
+    for declare in (broker.subscriber, broker.publisher):
+        with pytest.raises(ValueError, match="topic name must be"):
+            declare(topic)
 
-    @broker.subscriber(topic)
-    async def handle(body: dict[str, int], tenant: str = Context("message.headers.x-tenant")) -> None:
-        seen.append((body, tenant))
 
-    async with broker:
-        await until(lambda: seen)
-        assert await broker.has_pending(topic, "eight")
-    assert seen == [({"id": 7}, "acme")]
-    assert await other.get_pending_timers(topic) == []
+async def test_an_empty_topic_is_none_under_a_prefix_either(broker: TimersBroker):
+    router = TimersRouter(prefix="shop:")
+    with pytest.raises(ValueError, match="topic name must be"):
+        router.subscriber("")

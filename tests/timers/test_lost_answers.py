@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tenure.errors import Indeterminate
-from tenure.timers import Timers
+from tenure.timers import NewTimer, Timers
 from tests.timers.conftest import SETTINGS
 from tests.timers.proxy import Proxy
 
@@ -83,6 +83,16 @@ async def test_a_schedule_that_was_cancelled_meanwhile_does_not_come_back(
 async def test_a_cancel_repeated_after_a_lost_answer_tells_what_it_did(proxy: Proxy, through: Timers, timers: Timers):
     await timers.schedule("t", 1, delay=HOUR_MS, timer_id="a")
     assert await losing(proxy, through.cancel("t", "a")) == "cancelled"
+
+
+async def test_a_cancel_of_all_whose_answer_was_lost_is_unknown_and_names_what_was_done_before(
+    proxy: Proxy, through: Timers, timers: Timers
+):
+    await timers.schedule_many("t", [NewTimer(payload=1, delay=HOUR_MS) for _ in range(SETTINGS.batch_max)])
+    with pytest.raises(Indeterminate) as caught:
+        await losing(proxy, through.cancel_all("t"))
+    assert caught.value.detail["cancelled"] == 0
+    assert (await timers.stats("t")).cancelled_total == SETTINGS.batch_max
 
 
 async def test_a_commit_repeated_after_a_lost_answer_says_so(proxy: Proxy, through: Timers, timers: Timers):

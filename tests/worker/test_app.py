@@ -34,10 +34,18 @@ def test_tasks_are_found_by_their_queue_and_a_queue_has_one():
 
 
 def test_a_decorator_without_its_parentheses_is_refused_where_it_stands():
-    with pytest.raises(Invalid, match="topic name"):
+    with pytest.raises(Invalid, match=r'needs a name in parentheses: @app\.task\("send"\)'):
 
         @fresh_app().task  # type: ignore[arg-type]
         async def send(job: int) -> None: ...
+
+    with pytest.raises(Invalid, match=r"@app\.periodic"):
+
+        @fresh_app().periodic  # type: ignore[arg-type]
+        async def tick(job: int) -> None: ...
+
+    with pytest.raises(Invalid, match="topic name"):
+        fresh_app().task("no spaces")
 
 
 def test_a_periodic_task_is_a_task_with_a_schedule_and_a_tick():
@@ -165,7 +173,34 @@ async def test_retries_that_the_queue_cuts_short_are_warned_of(caplog: pytest.Lo
     assert "ends a job after 3 deliveries, before its 5 retries" in caplog.text
 
 
-async def test_a_log_of_the_queues_name_is_a_conflict():
+async def test_a_change_between_the_look_and_the_declaration_is_not_undone():
+    app = fresh_app()
+    async with lines(app) as line:
+        await line.client.put_topic("emails", type="queue")
+
+        class Slow(Keyed):
+            async def topic(self, name: str) -> Any:
+                info = await line.client.topic(name)
+                await line.broker.patch_topic(name, {"cap_records": 5})
+                return info
+
+        slow: Any = Slow(line.client)
+        await declare(slow, options(durability="fsync"))
+        assert (line.config("emails").durability, line.config("emails").cap_records) == ("fsync", 5)
+
+
+async def test_a_log_that_an_append_made_before_the_worker_came_becomes_its_queue():
+    app = fresh_app()
+    async with lines(app) as line:
+        await line.client.produce("emails", [1])
+        await declare(line.client, options())
+        assert line.config("emails").type == "queue"
+        counts = (await line.client.topic("emails")).queue
+        assert counts is not None
+        assert counts.ready == 1
+
+
+async def test_a_log_that_somebody_configured_is_a_conflict():
     app = fresh_app()
     async with lines(app) as line:
         await line.client.put_topic("emails", type="log")
@@ -192,7 +227,7 @@ async def test_a_key_without_admin_works_with_a_queue_that_exists_and_cannot_cre
 ):
     app = fresh_app()
     async with lines(app) as line:
-        worker: Any = Keyed(line.client, "put_topic")
+        worker: Any = Keyed(line.client, "put_topic", "patch_topic")
         with pytest.raises(Denied):
             await declare(worker, options())
         await line.client.put_topic("emails", type="queue")

@@ -61,6 +61,9 @@ class FakeChild:
         await self._dead.wait()
         return -9
 
+    async def leave(self, timing: object, ms: int) -> None:
+        self.kill()
+
     async def close(self) -> None:
         self.kill()
 

@@ -147,3 +147,27 @@ def test_an_expression_that_never_ticks_is_refused_when_it_is_declared():
 def test_a_zone_that_nobody_knows_is_refused_when_it_is_declared(zone: str):
     with pytest.raises(Invalid, match="time zone"):
         Cron("0 3 * * *", timezone=zone)
+
+
+@pytest.mark.parametrize(
+    ("macro", "fields"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ],
+)
+def test_a_macro_is_the_expression_that_it_stands_for(macro: str, fields: str):
+    for zone in ZONES:
+        ticks = [Cron(text, timezone=zone).after(ms(2024, 2, 29)) for text in (macro, fields)]
+        assert ticks[0] == ticks[1]
+
+
+@pytest.mark.parametrize("expression", ["@reboot", "@often", 5, None])
+def test_what_is_no_macro_is_refused_with_those_that_are(expression: object):
+    with pytest.raises(Invalid, match="@daily"):
+        Cron(expression)  # type: ignore[arg-type]

@@ -13,7 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenure import Invalid
-from tenure.worker.metrics import MetricsPage, Stats, StatsCollector
+from tenure.worker.metrics import Stats, StatsCollector
+from tenure.worker.status_page import StatusPage
 from tenure.worker.verdict import VerdictKind
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "watch-your-workers.md"
@@ -25,12 +26,23 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from tenure.errors import Invalid
-from tenure.worker.metrics import MetricsPage, Stats
+from tenure.worker.metrics import Stats
+from tenure.worker.status_page import StatusPage
 try:
-    MetricsPage(Stats(), port=0)
+    StatusPage(Stats(), None, port=0)
 except Invalid as error:
     print(error.message)
 """
+
+
+class Healthy:
+    """Nothing is the matter."""
+
+    def why_dead(self) -> str | None:
+        return None
+
+    def why_not_ready(self) -> str | None:
+        return None
 
 
 @pytest.fixture
@@ -39,13 +51,13 @@ def stats() -> Stats:
 
 
 @pytest.fixture
-def page(stats: Stats) -> Iterator[MetricsPage]:
-    page = MetricsPage(stats, port=0)
+def page(stats: Stats) -> Iterator[StatusPage]:
+    page = StatusPage(stats, Healthy(), port=0)
     yield page
     page.close()
 
 
-def scrape(page: MetricsPage) -> dict[str, dict[tuple[str, ...], float]]:
+def scrape(page: StatusPage) -> dict[str, dict[tuple[str, ...], float]]:
     """Every sample by its name and the values of its labels, the queue first."""
     with httpx.Client(trust_env=False, verify=False, timeout=10) as client:
         text = client.get(f"http://127.0.0.1:{page.port}/metrics").raise_for_status().text
@@ -57,7 +69,7 @@ def scrape(page: MetricsPage) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-def test_a_scrape_tells_what_was_handled_by_queue_and_verdict(page: MetricsPage, stats: Stats):
+def test_a_scrape_tells_what_was_handled_by_queue_and_verdict(page: StatusPage, stats: Stats):
     mail = stats.queue("mail")
     for kind in (VerdictKind.ACK, VerdictKind.ACK, VerdictKind.NACK, VerdictKind.REJECT, None):
         mail.handled(kind, handler_ms=7)
@@ -72,7 +84,7 @@ def test_a_scrape_tells_what_was_handled_by_queue_and_verdict(page: MetricsPage,
     assert jobs["film", "ack"] == 1
 
 
-def test_times_are_histograms_in_seconds(page: MetricsPage, stats: Stats):
+def test_times_are_histograms_in_seconds(page: StatusPage, stats: Stats):
     mail = stats.queue("mail")
     for ms in (0.5, 7, 7, 700, 10_000_000):
         mail.handler_ms.observe(ms)
@@ -87,7 +99,7 @@ def test_times_are_histograms_in_seconds(page: MetricsPage, stats: Stats):
     assert found["tenure_worker_queue_seconds_count"]["mail",] == 1
 
 
-def test_every_number_of_a_queue_is_on_the_page_and_moves(page: MetricsPage, stats: Stats):
+def test_every_number_of_a_queue_is_on_the_page_and_moves(page: StatusPage, stats: Stats):
     mail = stats.queue("mail")
     counters = ("leases_lost", "heartbeats", "reconnects", "settlements", "puts", "producer_batches", "ticks")
     for count, name in enumerate((*counters, "in_flight", "prefetched"), start=1):
@@ -108,16 +120,16 @@ def test_every_metric_is_in_the_documentation(stats: Stats):
     assert families == told
 
 
-def test_the_process_itself_is_on_the_page(page: MetricsPage):
+def test_the_process_itself_is_on_the_page(page: StatusPage):
     assert scrape(page)["process_resident_memory_bytes"][()] > 0
 
 
-def test_a_port_that_is_taken_is_one_line_that_says_so(page: MetricsPage, stats: Stats):
+def test_a_port_that_is_taken_is_one_line_that_says_so(page: StatusPage, stats: Stats):
     with pytest.raises(Invalid, match=f"cannot listen on 127.0.0.1:{page.port}"):
-        MetricsPage(stats, port=page.port)
+        StatusPage(stats, Healthy(), port=page.port)
 
 
-def test_the_page_listens_on_loopback_unless_told(page: MetricsPage):
+def test_the_page_listens_on_loopback_unless_told(page: StatusPage):
     assert page.host == "127.0.0.1"
 
 

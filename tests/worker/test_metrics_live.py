@@ -82,7 +82,7 @@ async def test_a_workers_page_tells_what_it_did(server: Running):
         assert page['tenure_worker_in_flight{queue="mail"}'] == 0
         assert page['tenure_worker_prefetched{queue="mail"}'] == 0
         assert page['tenure_worker_puts_total{queue="mail"}'] == 5
-        assert 1 <= page['tenure_worker_producer_batches_total{queue="mail"}'] <= 4  # the first put goes alone
+        assert 1 <= page['tenure_worker_producer_batches_total{queue="mail"}'] <= 5
         assert page['tenure_worker_queue_seconds_count{queue="mail"}'] == 5
         assert page['tenure_worker_leases_lost_total{queue="mail"}'] == 0
 

@@ -139,3 +139,51 @@ def test_no_dead_letter_and_no_time_limit_can_be_asked_for():
 
 def test_the_default_backoff_is_exponential():
     assert isinstance(options().backoff, Exponential)
+
+
+@pytest.mark.parametrize(
+    ("knob", "hint"),
+    [
+        ("max_retries", r"max_deliveries="),
+        ("retry", "retries="),
+        ("countdown", 'delay="10m"'),
+        ("eta", "at=datetime"),
+        ("acks_late", "AckPolicy.ACK_FIRST"),
+        ("concurency", r"did you mean concurrency=\?"),
+    ],
+)
+def test_an_option_of_another_queue_is_refused_with_its_name_here(knob: str, hint: str):
+    with pytest.raises(Invalid, match=hint) as refused:
+        options(**{knob: 5})  # type: ignore[arg-type]
+    assert refused.value.detail["field"] == knob
+
+
+@pytest.mark.parametrize(
+    ("knobs", "held"),
+    [
+        ({}, (100, 100)),
+        ({"max_in_flight": 500}, (100, 400)),
+        ({"max_in_flight": 20}, (20, 0)),
+        ({"max_in_flight": 20, "concurrency": 5}, (5, 15)),
+        ({"max_in_flight": 20, "concurrency": 20}, (20, 0)),
+        ({"max_in_flight": 1_000, "concurrency": 1_000}, (1_000, 0)),
+    ],
+)
+def test_max_in_flight_is_what_runs_and_what_is_held_ready(knobs: dict[str, Any], held: tuple[int, int]):
+    given = options(**knobs)
+    assert (given.concurrency, given.prefetch) == held
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"max_in_flight": 0},
+        {"max_in_flight": 1_001},
+        {"max_in_flight": "10"},
+        {"max_in_flight": 10, "prefetch": 5},
+        {"max_in_flight": 10, "concurrency": 11},
+    ],
+)
+def test_a_max_in_flight_that_contradicts_is_refused(knobs: dict[str, Any]):
+    with pytest.raises(Invalid):
+        options(**knobs)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 from tenure.errors import Invalid
@@ -105,6 +106,120 @@ async def test_a_unique_job_is_put_once_while_it_lives():
         claimed = await line.client.claim("emails")
         await line.client.ack("emails", lease_id=claimed.lease_id)
         assert await send.put(Email("me"), unique="welcome-42") == 2
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_a_put_with_the_same_idempotency_key_is_answered_with_the_same_seqs(blocking: bool):
+    app = fresh_app()
+    send = emails(app)
+
+    async def put(*names: str, key: str) -> list[int]:
+        jobs = [Email(name) for name in names]
+        if blocking:
+            return await asyncio.to_thread(send.blocking.put_many, jobs, idempotency_key=key)
+        return (
+            await send.put_many(jobs, idempotency_key=key)
+            if names[1:]
+            else [await send.put(jobs[0], idempotency_key=key)]
+        )
+
+    async with lines(app) as line:
+        assert await put("a", key="k1") == await put("a", key="k1") == [1]
+        assert await put("b", "c", key="k2") == await put("b", "c", key="k2") == [2, 3]
+        assert len(await line.claimed("emails")) == 3
+
+
+async def test_none_for_an_option_is_as_if_it_were_not_given():
+    app = fresh_app()
+    send = emails(app)
+    async with lines(app) as line:
+        await send.put(Email("me"), delay=None, at=None, tag=None, meta=None, unique=None, idempotency_key=None)
+        await send.put_many([Email("you")], delay=None, at=None)
+        assert len(await line.claimed("emails")) == 2
+
+
+class Parcel(msgspec.Struct):
+    email: Email
+    weights: list[int] = []
+
+
+@pytest.mark.parametrize(
+    ("payload", "field", "said"),
+    [
+        (Parcel(Email(3)), "email.to", "Expected `str`, got `int`"),  # type: ignore[arg-type]
+        (Parcel(Email("a"), [1, "2"]), "weights[1]", "Expected `int`, got `str`"),  # type: ignore[list-item]
+        ({"email": {}}, "email.to", "missing required field `to`"),
+        ({}, "email", "missing required field `email`"),
+        (None, None, "Expected `object`, got `null`"),
+    ],
+)
+async def test_a_payload_that_the_handler_would_not_take_is_refused_where_it_is_put(
+    payload: Any, field: str | None, said: str
+):
+    app = fresh_app()
+
+    @app.task("parcels")
+    async def ship(job: Parcel) -> None: ...
+
+    async with lines(app) as line:
+        with pytest.raises(Invalid, match=said) as refused:
+            await ship.put(payload)
+        assert refused.value.detail.get("field") == field
+        with pytest.raises(Invalid) as refused:
+            await ship.put_many([Parcel(Email("fine")), payload])
+        assert refused.value.detail["item"] == 1
+        with pytest.raises(Invalid):
+            await asyncio.to_thread(ship.blocking.put, payload)
+        assert list(line.broker.topics().items) == [], "nothing was sent"
+
+
+class Model(pydantic.BaseModel):
+    to: str
+    ages: list[int] = []
+
+
+async def test_a_pydantic_payload_is_refused_by_the_name_of_its_field():
+    app = fresh_app()
+
+    @app.task("models")
+    async def take(job: Model) -> None: ...
+
+    async with lines(app) as line:
+        assert await take.put(Model(to="ada", ages=[3])) == 1
+        for payload in ({"to": "ada", "ages": [1, "x"]}, Model.model_construct(to="ada", ages=[1, "x"])):
+            with pytest.raises(Invalid, match=r"ages\.1: Input should be a valid integer") as refused:
+                await take.put(payload)  # type: ignore[arg-type]
+            assert refused.value.detail["field"] == "ages.1"
+        assert len(await line.claimed("models")) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "hint"),
+    [
+        ({"countdown": 600}, r'countdown \(delay="10m"\)'),
+        ({"eta": 1}, r"eta \(at=datetime"),
+        ({"kwargs": {}}, "one payload"),
+        ({"dela": "1s"}, r"did you mean delay=\?"),
+        ({"zzz": 1}, "unknown option of a put: zzz$"),
+    ],
+)
+async def test_an_option_of_another_queue_is_refused_with_its_name_here(how: dict[str, Any], hint: str):
+    with pytest.raises(Invalid, match=hint):
+        await emails(fresh_app()).put(Email("me"), **how)
+
+
+async def test_what_other_queues_call_a_put_is_refused_with_a_hint():
+    send: Any = emails(fresh_app())
+    for name in ("delay", "apply_async"):
+        with pytest.raises(AttributeError, match=r"here it is put\(payload"):
+            getattr(send, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = send.nothing
+    assert not hasattr(send, "delay")
+    with pytest.raises(TypeError, match="one payload and got 2"):
+        await send.put("me", "you")
+    with pytest.raises(TypeError, match="one payload and got 2"):
+        send.blocking.put("me", "you")
 
 
 async def test_many_jobs_are_put_in_one_append():

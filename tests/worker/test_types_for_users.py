@@ -91,8 +91,25 @@ async def model(job: Model) -> None: ...
 async def sweep() -> None: ...
 
 
-@app.task("anything")
+@app.task("anything", max_in_flight=20)
 async def anything(job: Any) -> None: ...
+
+
+@app.task("mail", type="welcome", lease="1m")
+async def welcome(job: Email) -> None: ...
+
+
+@app.task("mail", type="order")
+def ordered(job: Order) -> None: ...
+
+
+@app.on_startup
+async def connect() -> str:
+    return "connected"
+
+
+@app.on_shutdown
+def disconnect() -> None: ...
 
 
 @app.periodic("nightly", cron="0 3 * * *", timezone="Europe/Berlin")
@@ -109,6 +126,11 @@ class Timing(Middleware):
 async def puts() -> None:
     seq: int = await send.put(Email("me"), delay="10m", unique="welcome-42", tag="t", meta={"a": 1})
     await send.put(Email("me"), at=datetime.now(timezone.utc))
+    await send.put(Email("me"), delay=None, idempotency_key="k")
+    await welcome.put(Email("me"))
+    ordered.blocking.put_many([Order(1)], idempotency_key="k")
+    connected: str = await connect()
+    disconnect()
     seqs: list[int] = await send.put_many([Email("a")], delay=timedelta(seconds=1))
     await sweep.put()
     await anything.put({"free": 1})
@@ -120,7 +142,7 @@ async def puts() -> None:
         await app.declare()
     task: Task[Email] = send
     await task.put(Email("x"))
-    print(seq, seqs, n)
+    print(seq, seqs, n, connected)
 
 
 async def tests() -> None:
@@ -163,6 +185,16 @@ async def puts() -> None:
     await send.put(Email("me"), dely="1s")  # wrong: no such option
     await send.put_many([Email("me")], unique="x")  # wrong: one at a time
     await send("me")  # wrong: two arguments
+    await send.put("a", "b")  # wrong: one payload
+    send.delay("me")  # wrong: it is put
+
+
+@app.task("mail", type=5)  # wrong: text
+async def typed(job: int) -> None: ...
+
+
+@app.on_startup  # wrong: no argument
+def started(app: tenure.App) -> None: ...
 """
 
 NOBODY = "[mypy]\n"

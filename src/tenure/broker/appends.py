@@ -12,8 +12,8 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
 from tenure.broker.replies import Produced
-from tenure.broker.room import check_broker_room, check_new_topic, check_topic_room
-from tenure.core.config import DEFAULTS, TopicConfig, parse_config
+from tenure.broker.room import Share, check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
+from tenure.core.config import DEFAULTS, TopicConfig
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
@@ -37,6 +37,7 @@ def produce(
     client_seq: int | None = None,
     create: bool = True,
     config: Mapping[str, Any] | None = None,
+    share: Share | None = None,
 ) -> Answer[Produced]:
     """Append records to a topic, creating it where that is allowed.
 
@@ -44,13 +45,15 @@ def produce(
     """
     state = engine.state
     topic = state.find(name)
+    if share is not None:
+        check_share(share)
     alone = records[0] if records.__class__ is list and len(records) == 1 and node is None else None
     if alone.__class__ is bytes and len(alone) <= engine.settings.record_bytes_max:  # most puts are this plain
         batch = Batch(Packed(1, b"", alone, True))
     else:
         batch = admit(records, engine.settings, node=node)
     if topic is None:
-        settings = _settings_for_new(engine, name, create=create, config=config)
+        settings = _settings_for_new(engine, name, create=create, config=config, share=share)
         first_seq = 1
     else:
         settings, first_seq = topic.config, topic.head_seq + 1
@@ -62,10 +65,12 @@ def produce(
         if known is not None:
             return known
         extra = _extra(engine, topic, batch, named, now=now, config=settings, first_seq=first_seq)
+        if extra.key is not None and share is not None:
+            share.take_key(name)
     packed = batch.packed
     size = len(packed.blobs)
     if engine.crowded:
-        check_broker_room(engine, size)
+        check_broker_room(engine, settings, size=size)
     if settings.discard == "reject":
         if topic is not None:
             evict_over_ttl(engine, topic, now)  # else what has passed its time would hold the place of new records
@@ -74,7 +79,7 @@ def produce(
     topic_id = topic.id if topic is not None else state.next_topic_id
     event = Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
     if topic is None:
-        put = TopicPut(now, topic_id, name, settings)
+        put = TopicPut(now, topic_id, name, settings, implicit=config is None)
         at = engine.commit_all((put, topic_id), (event, topic_id))
         topic, created = state.topics[name], True
     else:
@@ -96,12 +101,17 @@ class _Name(msgspec.Struct, frozen=True, gc=False):
     client_seq: int | None
 
 
-def _settings_for_new(engine: Engine, name: str, *, create: bool, config: Mapping[str, Any] | None) -> TopicConfig:
+def _settings_for_new(
+    engine: Engine, name: str, *, create: bool, config: Mapping[str, Any] | None, share: Share | None
+) -> TopicConfig:
     check_topic_name(name)
     if not check_flag(create, "create"):
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
-    check_new_topic(engine, name)
-    return DEFAULTS if config is None else parse_config(config, topic=name)
+    settings = DEFAULTS if config is None else read_config(engine, config, topic=name)
+    if not settings.auto_create:
+        raise NotFound(f"no topic {name!r} and auto_create is false: put it first", code="topic_not_found", topic=name)
+    check_made_by_use(engine, name, share=share)
+    return settings
 
 
 def _find_repeat(engine: Engine, topic: Topic | None, batch: Batch, named: _Name, now: int) -> Answer[Produced] | None:
@@ -221,7 +231,8 @@ def _extra(
         if engine.state.idempotency_keys >= limit and engine.state.expire_keys(now) >= limit:
             raise Overloaded("too many idempotency keys are remembered", limit="idempotency_keys_max", max=limit)
         payload = digest_payload(batch.packed.blobs, batch.packed.ends)
-        key = (digest_key(named.key), payload, now + config.idempotency_window_ms)
+        window_ms = min(config.idempotency_window_ms, engine.settings.idempotency_window_ms_max)
+        key = (digest_key(named.key), payload, now + window_ms)
     if named.client_id is not None and named.client_seq is not None:
         client = (named.client_id, named.client_seq)
         displaced = _displaced(engine, topic, named.client_id, now)

@@ -30,6 +30,7 @@ from tenure.broker.replies import (
     Settled,
     TopicInfo,
 )
+from tenure.broker.room import Share
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.tailing import Pin, mark_time
 from tenure.broker.upkeep import Upkeep
@@ -126,13 +127,14 @@ class Broker:
         client_seq: int | None = None,
         create: bool = True,
         config: Mapping[str, Any] | None = None,
+        share: Share | None = None,
     ) -> Answer[Produced]:
         """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
-        data.
+        data. ``share`` bounds what this caller may use up of what all share.
         """
         self._pump.check_open()
         answer = appends.produce(
-            self._engine, topic, records, node, idempotency_key, client_id, client_seq, create, config
+            self._engine, topic, records, node, idempotency_key, client_id, client_seq, create, config, share
         )
         return self._pump.answer(answer)
 
@@ -338,6 +340,11 @@ class Broker:
         self._pump.check_open()
         return topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor)
 
+    def idempotency_keys(self, topic: str) -> int:
+        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        self._pump.check_open()
+        return self._engine.keys_held(topic)
+
     async def synced(self) -> None:
         """Wait until everything appended so far is durable, whatever its class."""
         self._pump.check_open()
@@ -373,15 +380,28 @@ class Broker:
 
     # Topics and routers
 
-    def put_topic(self, topic: str, config: Mapping[str, Any] | None = None) -> Answer[tuple[TopicInfo, bool]]:
-        """Create a topic or replace its config; the second part of the reply is True where it was created."""
+    def put_topic(
+        self, topic: str, config: Mapping[str, Any] | None = None, *, share: Share | None = None
+    ) -> Answer[tuple[TopicInfo, bool]]:
+        """Create a topic or replace its config; the second part of the reply is True where it was created. ``share``
+        bounds what this caller may use up of what all share.
+        """
         self._pump.check_open()
-        return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config))
+        return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config, share=share))
 
-    def delete_topic(self, topic: str, *, if_empty: bool = False) -> Answer[tuple[bool, list[str]]]:
-        """Delete a topic with its records, and the routers at either end."""
+    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
+        """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
         self._pump.check_open()
-        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty))
+        return self._pump.answer(topics.patch_topic(self._engine, topic, config))
+
+    def delete_topic(
+        self, topic: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
+    ) -> Answer[tuple[bool, list[str]]]:
+        """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
+        change: Denied where one of those routers has another.
+        """
+        self._pump.check_open()
+        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty, reaches=reaches))
 
     def put_router(
         self,
@@ -394,10 +414,12 @@ class Broker:
         create_dest: bool = True,
         filter: object = None,
         allow_cycle: bool = False,
+        share: Share | None = None,
     ) -> Answer[tuple[Router, bool]]:
         """Create or replace a router; it copies what is appended to ``source`` from now on.
 
         ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
+        ``share`` bounds what this caller may use up of what all share.
         """
         self._pump.check_open()
         return self._pump.answer(
@@ -411,6 +433,7 @@ class Broker:
                 create_dest=create_dest,
                 filter=filter,
                 allow_cycle=allow_cycle,
+                share=share,
             )
         )
 
@@ -427,10 +450,15 @@ class Broker:
         dest: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> Page:
-        """Routers by name, those between the given topics only."""
+        """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
+        router with another is left out.
+        """
         self._pump.check_open()
-        return routing.list_routers(self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor)
+        return routing.list_routers(
+            self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches
+        )
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""

@@ -34,6 +34,7 @@ from tenure.core.events import (
 )
 from tenure.core.fold import FOLDS, fold
 from tenure.core.lease import Ended
+from tenure.core.names import check_topic_name
 from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
@@ -324,6 +325,11 @@ class Engine:
     def checkpoint(self) -> bytes:
         """The whole state as bytes; valid for the log's position at this moment, once that is synced."""
         return dump_checkpoint(self.state)
+
+    def keys_held(self, name: str) -> int:
+        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        topic = self.state.topics.get(check_topic_name(name))
+        return 0 if topic is None else self.state.expire_keys_of(topic, self.now())
 
     def sorted_names(self) -> list[str]:
         """The names of all topics in order; sorted again only after one came or went."""

@@ -74,6 +74,7 @@ def claim(
     number, deadline = engine.state.next_lease, now + lease_ms
     batch = engine.commit(Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id, urgent=True)
     engine.metrics.claimed += len(jobs)
+    topic.last_read_ms = now + engine.state.wall_offset_ms
     counts = queue.deliveries
     redelivered = {seq: counts[seq] for seq in each(runs) if seq in counts} if counts else {}
     if auto_ack:
@@ -113,7 +114,7 @@ def _take(
     level, buried = Level.NOW, 0
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
-        _, level = dead_letter(engine, topic, poisoned, reason="max_deliveries", now=now)
+        _, level = dead_letter(engine, topic, poisoned, reason=None, now=now)
         runs = _choose_again(topic, queue, max_count)
     while runs:
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -11,52 +12,65 @@ from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.replies import Redrive
-from tenure.broker.room import check_topic_room
+from tenure.broker.room import check_not_retired, check_topic_room
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.config import TopicConfig, shared
 from tenure.core.events import AppendExtra, DeadLettered, Event, Redriven, TopicPut
 from tenure.core.matching import parse_match
 from tenure.core.names import check_reason, shown
-from tenure.core.ranges import each, to_runs
+from tenure.core.ranges import to_runs
 from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_seqs, check_whole
+from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded
 
 __all__ = ["dead_letter", "park", "redrive"]
 
+SPENT: Final = "max_deliveries"
+"""Why a job died that was delivered often enough and never given back with a reason."""
 _WINDOW = 256
+_LOW = (1 << 64) - 1
 _decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str, now: int) -> tuple[int, int]:
+def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str | None, now: int) -> tuple[int, int]:
     """Apply the queue's strategy to these jobs; returns the batch and what an answer about it waits for.
 
     ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
-    does both. A dead-letter topic that is full, or a record that cannot be read, parks the job instead: it is never
-    lost.
+    does both. A dead-letter topic that is full or may not be created, or a record that cannot be read, parks the job
+    instead: it is never lost. Without a ``reason`` each dies of the last one that it was given back with, or of
+    ``max_deliveries`` where there was none.
     """
-    config = topic.config
+    config, queue = topic.config, topic.queue
+    assert queue is not None
     dest_name = config.dead_letter if config.dlq_strategy != "block" else None
     level = LEVELS[config.durability]
     batch = 0
     for start in range(0, len(seqs), LETTERS_MAX):
-        runs = to_runs(seqs[start : start + LETTERS_MAX])
-        if dest_name is None:
-            action = "drop" if config.dlq_strategy == "skip" else "park"
-            size = engine.reader.weigh(topic, runs) if action == "drop" else 0
-            event = DeadLettered(now, topic.id, runs, action, reason, size)
-            batch = engine.commit(event, topic.id, urgent=True)
-        else:
-            batch, dest_level = _post(engine, topic, runs, dest_name, reason=reason, now=now)
+        part = seqs[start : start + LETTERS_MAX]
+        reasons = {seq: reason or queue.last_reason(seq) or SPENT for seq in part}
+        if dest_name is not None:
+            batch, dest_level = _post(engine, topic, reasons, dest_name, now=now)
             level = max(level, dest_level)
+        elif config.dlq_strategy == "skip":
+            batch = _drop(engine, topic, reasons, now=now)
+        else:
+            batch = park(engine, topic, reasons, now=now)
     engine.metrics.dead_lettered += len(seqs)
     engine.touched.add(topic)
     return batch, level
 
 
-def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reason: str, now: int) -> tuple[int, int]:
+def _drop(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) -> int:
+    events = [
+        DeadLettered(now, topic.id, runs, "drop", reason, engine.reader.weigh(topic, runs))
+        for runs, reason in _by_reason(reasons)
+    ]
+    return engine.commit_all(*((event, topic.id) for event in events), urgent=True)
+
+
+def _post(engine: Engine, topic: Topic, reasons: Mapping[int, str], dest_name: str, *, now: int) -> tuple[int, int]:
     """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot
     be read.
     """
@@ -65,25 +79,48 @@ def _post(engine: Engine, topic: Topic, runs: list[int], dest_name: str, *, reas
     config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
     dest_id, first_seq = (dest.id, dest.head_seq + 1) if dest is not None else (engine.state.next_topic_id, 1)
     try:
-        letters, lost = engine.reader.sift(topic, runs)
-        records = [_stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reason) for letter in letters]
+        if dest is None:
+            check_not_retired(engine, dest_name)
+        letters, lost = engine.reader.sift(topic, to_runs(reasons))
+        records = [
+            _stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
+        ]
         appended = engine.appended(dest_id, first_seq, records, now=now)
         check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
-    except Overloaded as error:
-        return park(engine, topic, dict.fromkeys(each(runs), f"{reason}; {error.message}"), now=now), Level.WRITTEN
-    reasons = {seq: f"{reason}; unreadable: {error.message}" for seq, error in lost.items()}
+    except (NotFound, Overloaded) as error:
+        parked = {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}
+        return park(engine, topic, parked, now=now), Level.WRITTEN
+    unreadable = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
     if not letters:
-        return park(engine, topic, reasons, now=now), Level.WRITTEN
-    runs = to_runs(letter.seq for letter in letters)
-    move = topic.config.dlq_strategy == "skip"
-    size = engine.reader.weigh(topic, runs) if move else 0
-    removed = DeadLettered(now, topic.id, runs, "move" if move else "copy", reason, size, dest_id, first_seq)
-    events: list[tuple[Event, int]] = [] if dest is not None else [(TopicPut(now, dest_id, dest_name, config), dest_id)]
-    events += [(appended, dest_id), (removed, topic.id)]
-    events += [(event, topic.id) for event in _parked(topic, reasons, now)]
+        return park(engine, topic, unreadable, now=now), Level.WRITTEN
+    events: list[tuple[Event, int]] = []
+    if dest is None:
+        events.append((TopicPut(now, dest_id, dest_name, config, implicit=True), dest_id))
+    events.append((appended, dest_id))
+    moved = {letter.seq: reasons[letter.seq] for letter in letters}
+    events += [(event, topic.id) for event in _moved(engine, topic, moved, dest_id, first_seq, now=now)]
+    events += [(event, topic.id) for event in _parked(topic, unreadable, now)]
     batch = engine.commit_all(*events, urgent=True)
     evict_over_cap(engine, engine.state.by_id[dest_id], now)
     return batch, LEVELS[config.durability]
+
+
+def _moved(
+    engine: Engine, topic: Topic, reasons: Mapping[int, str], dest_id: int, first_seq: int, *, now: int
+) -> list[DeadLettered]:
+    """The events that take jobs out of the queue, in the order of their letters: one for each stretch of jobs that
+    died of the same.
+    """
+    move = topic.config.dlq_strategy == "skip"
+    events: list[DeadLettered] = []
+    for reason, stretch in groupby(reasons, key=reasons.__getitem__):
+        seqs = list(stretch)
+        runs = to_runs(seqs)
+        size = engine.reader.weigh(topic, runs) if move else 0
+        action = "move" if move else "copy"
+        events.append(DeadLettered(now, topic.id, runs, action, reason, size, dest_id, first_seq))
+        first_seq += len(seqs)
+    return events
 
 
 def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
@@ -103,10 +140,15 @@ def park(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) 
 
 def _parked(topic: Topic, reasons: Mapping[int, str], now: int) -> list[DeadLettered]:
     """The events that park jobs, one for each reason."""
-    by_reason: dict[str, list[int]] = {}
+    return [DeadLettered(now, topic.id, runs, "park", reason, 0) for runs, reason in _by_reason(reasons)]
+
+
+def _by_reason(reasons: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """The jobs of each reason, as runs."""
+    seqs: dict[str, list[int]] = {}
     for seq, reason in reasons.items():
-        by_reason.setdefault(reason, []).append(seq)
-    return [DeadLettered(now, topic.id, to_runs(seqs), "park", reason, 0) for reason, seqs in by_reason.items()]
+        seqs.setdefault(reason, []).append(seq)
+    return [(to_runs(same), reason) for reason, same in seqs.items()]
 
 
 def redrive(
@@ -127,13 +169,15 @@ def redrive(
     ``to`` names another target; ``reaches`` tells which origins the caller may write to. Each job moves atomically, its
     provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
     that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one that is full.
+
+    A job that ``block_and_dlq`` parked and copied is one job: whichever of the two is redriven into the queue, the
+    parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
     """
     topic = engine.state.topic(name)
     settings = engine.settings
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(reset_deliveries, "reset_deliveries")
-    if reaches is not None and not callable(reaches):
-        raise Invalid(f"reaches must be a function of a topic's name; got {shown(reaches)}")
+    check_reaches(reaches)
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     if reason_like is not None:
@@ -190,11 +234,43 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
             break
     batch, level = 0, Level.NOW
     if seqs:
-        batch = engine.commit(Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id, urgent=True)
-        level = LEVELS[topic.config.durability]
+        batch, level = _resume(engine, topic, seqs, now=now, reset=reset)
         engine.metrics.redriven += len(seqs)
-        engine.touched.add(topic)
     return Answer(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level, engine.gate)
+
+
+def _resume(engine: Engine, topic: Topic, seqs: list[int], *, now: int, reset: bool) -> tuple[int, int]:
+    """Make parked jobs claimable and remove their copies among the dead letters, in one batch."""
+    engine.pass_time(topic, now)
+    events: list[tuple[Event, int]] = [(Redriven(now, topic.id, to_runs(seqs), 0, reset), topic.id)]
+    level = LEVELS[topic.config.durability]
+    for letters, first, seq, count in _copies(engine, topic, seqs):
+        engine.pass_time(letters, now)
+        runs = [first, count]
+        removed = Redriven(now, letters.id, runs, engine.reader.weigh(letters, runs), reset, topic.id, seq)
+        events.append((removed, letters.id))
+        level = max(level, LEVELS[letters.config.durability])
+    batch = engine.commit_all(*events, urgent=True)
+    engine.touched.add(topic)
+    return batch, level
+
+
+def _copies(engine: Engine, topic: Topic, seqs: list[int]) -> list[tuple[Topic, int, int, int]]:
+    """The live copies of parked jobs, as runs that ascend on both sides: (topic, first letter, first job, count)."""
+    assert topic.queue is not None
+    found: list[tuple[Topic, int, int, int]] = []
+    for seq in seqs:
+        copy = topic.queue.copies.get(seq, 0)
+        letters, letter = engine.state.by_id.get(copy >> 64), copy & _LOW
+        if letters is None or letters.is_dead(letter):
+            continue
+        if found:
+            before, first, job, count = found[-1]
+            if (before, first + count, job + count) == (letters, letter, seq):
+                found[-1] = before, first, job, count + 1
+                continue
+        found.append((letters, letter, seq, 1))
+    return found
 
 
 def _send_back(
@@ -230,6 +306,7 @@ class _Origin(NamedTuple):
     """Where a dead letter came from, by its ``meta``."""
 
     topic: str
+    seq: int
     deliveries: int
     reason: str
 
@@ -243,8 +320,14 @@ def _origin(letter: Stored) -> _Origin | None:
     if not isinstance(source, str):
         return None
     deliveries, reason = _value(meta, "$dead_letter_deliveries"), _value(meta, "$dead_letter_reason")
+    seq = _value(meta, "$dead_letter_src_seq")
     known = isinstance(deliveries, int) and 0 < deliveries < 1 << 32
-    return _Origin(source, deliveries if known else 0, reason if isinstance(reason, str) else "")
+    return _Origin(
+        source,
+        seq if isinstance(seq, int) else 0,
+        deliveries if known else 0,
+        reason if isinstance(reason, str) else "",
+    )
 
 
 def _value(meta: dict[str, msgspec.Raw], key: str) -> Any:
@@ -278,6 +361,9 @@ def _move(
             code="topic_not_found",
             topic=target_name,
         )
+    # The link is the queue's own: a letter that somebody else wrote cannot un-park anything.
+    if target.queue is not None and target.queue.copies.get(origin.seq) == topic.id << 64 | letter.seq:
+        return _resume(engine, target, [origin.seq], now=now, reset=reset)
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
     appended = engine.appended(target.id, seq, [record], now=now)

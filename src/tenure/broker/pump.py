@@ -18,6 +18,7 @@ from tenure.broker.reading import ReadWaiter
 from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.stream_leases import StreamLeases
 from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.turns import Turns
 from tenure.broker.unsynced import UnsyncedClaims
 from tenure.broker.waiting import Asked
 from tenure.core.topic import Topic
@@ -49,7 +50,9 @@ class Pump:
         self._unsynced = UnsyncedClaims(self)
         self._streams = StreamLeases(self)
         self._publisher = Publisher(self)
+        self._turns = Turns()
         self._again: set[Topic] = set()
+        self._is_turn_planned = False
         self._closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
@@ -90,7 +93,11 @@ class Pump:
         """One more may wait. Raises Overloaded."""
         limit = self.engine.settings.waiters_max
         if self.coordinator.waiting + sum(map(len, self.readings.values())) >= limit:
-            raise Overloaded(f"{limit} callers are waiting already", limit="waiters_max", max=limit)
+            raise Overloaded(
+                f"{limit} callers are waiting already: try again later, or raise the broker's setting waiters_max",
+                limit="waiters_max",
+                max=limit,
+            )
 
     def clamp_wait(self, wait_ms: int) -> int:
         """How long a caller may wait, held within the limit."""
@@ -220,43 +227,82 @@ class Pump:
     def _attend(self) -> None:
         """Something became claimable or readable: forward, feed and wake whoever waits for it.
 
+        Where that is true of more topics than one turn serves, they wait for their turns by priority.
+        """
+        if 0 < self.engine.settings.turn_topics_max < len(self.engine.touched):
+            self._queue_up()
+            self._attend_first(self._next_turn())
+        else:
+            self._attend_first([])
+
+    def _attend_first(self, topics: list[Topic]) -> None:
+        """Attend to these topics in their order, then to those that are touched.
+
         Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
         longer than one pass.
         """
         touched, attended = self.engine.touched, set[Topic]()
+        for topic in topics:
+            self._attend_once(topic, attended)
         while touched:
-            topic = touched.pop()
-            if topic in attended or topic in self.coordinator.resting:
-                self._attend_later(topic)
-            else:
-                attended.add(topic)
-                self._attend_to(topic)
+            self._attend_once(touched.pop(), attended)
         self.tell_ended()
         for topic in touched:
             self._attend_later(topic)
         touched.clear()
         self.committer.plan()
 
+    def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
+        if topic in attended or topic in self.coordinator.resting:
+            self._attend_later(topic)
+        else:
+            attended.add(topic)
+            self._attend_to(topic)
+
+    def _queue_up(self) -> None:
+        """Let every topic that was touched wait for its turn; among equals the one that was made first comes first."""
+        engine = self.engine
+        topics = sorted(engine.touched, key=lambda topic: topic.id)
+        self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
+        engine.touched.clear()
+
+    def _next_turn(self) -> list[Topic]:
+        topics = self._turns.take(self.engine.settings.turn_topics_max)
+        if self._turns:
+            self._plan_turn()
+        return topics
+
     def _attend_to(self, topic: Topic) -> None:
         if self.engine.stalled:
             self._resume(topic.name)
-        if topic.name in self.engine.state.routers_from and routing.forward(self.engine, topic):
+        state = self.engine.state
+        is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
+        if is_there and topic.name in state.routers_from and routing.forward(self.engine, topic):
             self._attend_later(topic)
         self.coordinator.serve(topic)
         for reading in list(self.readings.get(topic, ())):
             reading.look_again()
 
     def _attend_later(self, topic: Topic) -> None:
-        if not self._again:
-            self.loop.call_soon(self._attend_again)
         self._again.add(topic)
+        self._plan_turn()
+
+    def _plan_turn(self) -> None:
+        if not self._is_turn_planned:
+            self._is_turn_planned = True
+            self.loop.call_soon(self._attend_again)
 
     def _attend_again(self) -> None:
+        self._is_turn_planned = False
         self.coordinator.resting.clear()
         self.engine.touched |= self._again
         self._again.clear()
-        if not self._closed:
-            self.settle()
+        if self._closed:
+            return
+        if self._turns:
+            self._queue_up()
+            self._attend_first(self._next_turn())
+        self.settle()
 
     def _resume(self, dest: str) -> None:
         """Something happened on a topic that routers wait for: let them try again."""

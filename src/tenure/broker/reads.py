@@ -226,8 +226,7 @@ def describe(engine: Engine, queue: Queue, seq: int, state: str, due: int | None
         item["deadline"] = lease.deadline + engine.state.wall_offset_ms
     if due is not None:
         item["deliver_at"] = due
-    story = queue.histories.get(seq)
-    reason = queue.parked.get(seq) or (story[-1].reason if story else None)
+    reason = queue.parked.get(seq) or queue.last_reason(seq)
     if reason is not None:
         item["reason"] = reason
     return item

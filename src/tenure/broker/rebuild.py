@@ -197,6 +197,7 @@ def _settle(remnant: Remnant, written: BitMap64) -> None:
     topic.dead = (dead - written) or None
     if topic.queue is not None:
         topic.queue.parked = {seq: reason for seq, reason in remnant.parked.items() if seq in written}
+        topic.queue.copies = {seq: copy for seq, copy in remnant.copies.items() if seq in topic.queue.parked}
 
 
 def _kept(remnant: Remnant, lost: list[int]) -> KeptTopic:

@@ -34,6 +34,7 @@ from tenure.core.events import (
     TopicPut,
 )
 from tenure.core.fold import fold
+from tenure.core.lease_folds import copies_of
 from tenure.core.piece import add_frame, replace_frames
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
@@ -54,13 +55,14 @@ class Remnant:
     everything about it was met from its creation, or from a snapshot, on.
     """
 
-    __slots__ = ("based", "declared", "gone", "held", "leased", "parked", "topic")
+    __slots__ = ("based", "copies", "declared", "gone", "held", "leased", "parked", "topic")
 
     def __init__(self, topic_id: int) -> None:
         self.topic = Topic(topic_id, "", DEFAULTS)
         self.held = BitMap64()
         self.gone = BitMap64()
         self.parked: dict[int, str] = {}
+        self.copies: dict[int, int] = {}
         self.based = self.declared = self.leased = False
 
     @property
@@ -106,7 +108,7 @@ class Remnant:
     def recall(self, snapshot: Topic) -> None:
         """A snapshot says all there was to know at its time, but for payloads."""
         topic = self.topic
-        for name in ("name", "config", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
+        for name in ("name", "config", "implicit", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
             setattr(topic, name, getattr(snapshot, name))
         topic.cap_floor = max(topic.cap_floor, snapshot.cap_floor)
         topic.ttl_floor = max(topic.ttl_floor, snapshot.ttl_floor)
@@ -115,6 +117,7 @@ class Remnant:
             self.gone |= snapshot.dead
         self.see(snapshot.head_seq)
         self.parked = dict(snapshot.queue.parked) if snapshot.queue is not None else {}
+        self.copies = dict(snapshot.queue.copies) if snapshot.queue is not None else {}
         self.based = True
 
 
@@ -149,6 +152,7 @@ class Remains:
         elif isinstance(event, TopicDeleted):
             self._deleted.add(topic_id)
             self.topics.pop(topic_id, None)
+            fold(state, event, location)
         elif topic_id not in self._deleted:
             self._about(self.topics.setdefault(topic_id, Remnant(topic_id)), event, location, whole=whole)
 
@@ -159,8 +163,9 @@ class Remains:
             remnant.leased |= isinstance(event, _LEASE_EVENTS)
         match event:
             case TopicPut():
-                topic.name, topic.config = event.name, event.config
+                topic.name, topic.config, topic.implicit = event.name, event.config, event.implicit
                 self._names[event.name] = topic.id
+                self.state.retired.discard(event.name)
                 if event.created:
                     topic.created_ms, remnant.based = event.at, True
             case TopicCarried():
@@ -179,10 +184,12 @@ class Remains:
                 topic.ttl_floor = max(topic.ttl_floor, above if event.reason != "cap" else 0)
             case DeadLettered() if event.action in ("park", "copy"):
                 remnant.parked.update(dict.fromkeys(each(event.runs), event.reason))
+                remnant.copies.update(copies_of(event))
             case Redriven() if not event.dest:
                 remnant.leased = True
                 for seq in each(event.runs):
                     remnant.parked.pop(seq, None)
+                    remnant.copies.pop(seq, None)
             case DeadLettered() | Redriven():
                 if whole or not event.dest:
                     remnant.bury(event.runs)
@@ -221,6 +228,7 @@ class Remains:
                 remnant.topic.config = TopicConfig(type="queue" if remnant.leased else "log")
             if remnant.topic.config.type == "queue":
                 remnant.topic.queue = Queue()
+            self.state.retired.discard(remnant.topic.name)
 
     def _free_name(self, wanted: str) -> str:
         name, number = wanted, 1

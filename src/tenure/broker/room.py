@@ -2,13 +2,74 @@
 
 from __future__ import annotations
 
-from tenure.broker.engine import Engine
-from tenure.core.config import TopicConfig
-from tenure.core.names import check_topic_name
-from tenure.core.topic import Topic
-from tenure.errors import Overloaded
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["check_broker_room", "check_new_topic", "check_topic_room"]
+from tenure.broker.engine import Engine
+from tenure.core.config import TopicConfig, bounded, parse_config
+from tenure.core.config_patch import patch_config
+from tenure.core.names import check_topic_name, shown
+from tenure.core.priority import share_of
+from tenure.core.topic import Topic
+from tenure.errors import Invalid, NotFound, Overloaded
+
+__all__ = [
+    "Share",
+    "check_broker_room",
+    "check_made_by_use",
+    "check_new_topic",
+    "check_not_retired",
+    "check_share",
+    "check_topic_room",
+    "read_config",
+    "read_patch",
+]
+
+
+class Share(ABC):
+    """How much one caller may use up of the limits that all callers share.
+
+    Asked when a limit as such leaves room; each method raises Overloaded where the share does not. What was taken may
+    still fail for another reason, so a share may count too much and never too little.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take_topic(self, name: str) -> None:
+        """A topic of this name is about to be created."""
+
+    @abstractmethod
+    def take_router(self, name: str) -> None:
+        """A router of this name is about to be created."""
+
+    @abstractmethod
+    def take_key(self, topic: str) -> None:
+        """A topic is about to remember one more idempotency key."""
+
+
+def check_share(share: object) -> None:
+    """Raise Invalid for what is neither a share nor None."""
+    if share is not None and not isinstance(share, Share):
+        raise Invalid(f"share must be a Share or None; got {shown(share)}")
+
+
+def read_config(
+    engine: Engine, given: Mapping[str, Any], *, topic: str, existing: TopicConfig | None = None
+) -> TopicConfig:
+    """The config that a caller asks for, within the limits of this broker. Raises Invalid and Conflict."""
+    return _within_limits(engine, parse_config(given, topic=topic, existing=existing))
+
+
+def read_patch(engine: Engine, given: Mapping[str, Any], *, topic: str, existing: TopicConfig) -> TopicConfig:
+    """A config with the changes that a caller asks for, within the limits of this broker. Raises as `read_config`."""
+    return _within_limits(engine, patch_config(given, topic=topic, existing=existing))
+
+
+def _within_limits(engine: Engine, config: TopicConfig) -> TopicConfig:
+    settings = engine.settings
+    return bounded(config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max)
 
 
 def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
@@ -26,22 +87,42 @@ def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, 
             )
 
 
-def check_broker_room(engine: Engine, size: int) -> None:
-    """The disk keeps up, and the broker as a whole is not full."""
-    settings = engine.settings
-    if engine.backlog_bytes > settings.pending_bytes_max:
+def check_broker_room(engine: Engine, config: TopicConfig, *, size: int) -> None:
+    """The disk keeps up, and the broker as a whole is not full, for a topic of this config.
+
+    A priority below 0 leaves a part of both to the others, so those of low priority are turned away first.
+    """
+    settings, priority = engine.settings, config.priority
+    if engine.backlog_bytes > share_of(settings.pending_bytes_max, priority):
         raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
-    if settings.total_bytes_max and engine.state.live_bytes + size > settings.total_bytes_max:
-        raise Overloaded(
-            "the broker is full: ack or delete records first", limit="total_bytes_max", max=settings.total_bytes_max
-        )
+    total = settings.total_bytes_max
+    if total and engine.state.live_bytes + size > share_of(total, priority):
+        raise Overloaded("the broker is full: ack or delete records first", limit="total_bytes_max", max=total)
 
 
-def check_new_topic(engine: Engine, name: str) -> None:
-    """A topic of this name may be created: the name is legal and there is room for one more."""
+def check_new_topic(engine: Engine, name: str, *, share: Share | None = None) -> None:
+    """A topic of this name may be created: the name is legal, and there is room for one more, also in the share."""
     check_topic_name(name)
     limit = engine.settings.topics_max
     if limit and len(engine.state.topics) >= limit:
         raise Overloaded(
             f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit
+        )
+    if share is not None:
+        share.take_topic(name)
+
+
+def check_made_by_use(engine: Engine, name: str, *, share: Share | None = None) -> None:
+    """An append or a router may create a topic of this name. Raises NotFound for a name that only a put brings back."""
+    check_not_retired(engine, name)
+    check_new_topic(engine, name, share=share)
+
+
+def check_not_retired(engine: Engine, name: str) -> None:
+    """No topic of this name was deleted whose ``auto_create`` was false. Raises NotFound."""
+    if name in engine.state.retired:
+        raise NotFound(
+            f"topic {name!r} was deleted and its auto_create was false: put it to have it again",
+            code="topic_not_found",
+            topic=name,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 
 from tenure.broker.answer import Answer, Level
@@ -9,7 +10,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.broker.replies import Page
-from tenure.broker.room import check_new_topic, check_topic_room
+from tenure.broker.room import Share, check_made_by_use, check_not_retired, check_share, check_topic_room
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
 from tenure.core.matching import parse_match
@@ -17,7 +18,7 @@ from tenure.core.names import check_router_name, check_topic_name
 from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag
+from tenure.core.values import check_flag, check_reaches
 from tenure.errors import Closed, Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "forward", "get_router", "list_routers", "put_router"]
@@ -34,8 +35,12 @@ def put_router(
     create_dest: bool = True,
     filter: object = None,
     allow_cycle: bool = False,
+    share: Share | None = None,
 ) -> Answer[tuple[Router, bool]]:
-    """Create or replace a router; it copies what is appended from now on. Raises Conflict for a cycle not allowed."""
+    """Create or replace a router; it copies what is appended from now on.
+
+    Raises Conflict for a cycle not allowed, NotFound for a destination that is absent and may not be created.
+    """
     check_router_name(name)
     check_topic_name(source)
     check_topic_name(dest)
@@ -45,12 +50,16 @@ def put_router(
     check_flag(preserve_tag, "preserve_tag")
     check_flag(create_dest, "create_dest")
     check_flag(allow_cycle, "allow_cycle")
+    check_share(share)
     rule = _rule(filter, bytes_max=engine.settings.tag_bytes_max)
     known = engine.state.routers.get(name)
     _check_cycle(engine, name, source, dest, allow_cycle=allow_cycle)
+    _check_dest(engine, dest, create_dest=create_dest)
     limit = engine.settings.routers_max
     if known is None and limit and len(engine.state.routers) >= limit:
         raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
+    if known is None and share is not None:
+        share.take_router(name)
     topic = engine.state.topics.get(source)
     cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
     now = engine.now()
@@ -74,6 +83,16 @@ def _check_cycle(engine: Engine, name: str, source: str, dest: str, *, allow_cyc
     cycle = find_cycle(others, source=source, dest=dest)
     if cycle is not None:
         raise Conflict(f"records would go round: {' → '.join(cycle)}", code="router_cycle", cycle=cycle)
+
+
+def _check_dest(engine: Engine, dest: str, *, create_dest: bool) -> None:
+    if dest in engine.state.topics:
+        return
+    if not create_dest:
+        raise NotFound(
+            f"no topic {dest!r} and create_dest is false: create it first", code="topic_not_found", topic=dest
+        )
+    check_not_retired(engine, dest)
 
 
 def get_router(engine: Engine, name: str) -> Router:
@@ -101,15 +120,18 @@ def list_routers(
     dest: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
+    reaches: Callable[[str], bool] | None = None,
 ) -> Page:
-    """Routers by name, those between the given topics only."""
+    """Routers by name, those between the given topics only, and those that the caller reaches."""
     limit, prefix, after = clamp_limit(limit, engine.settings), check_prefix(prefix), after_name(cursor)
+    check_reaches(reaches)
     state = engine.state
     routers = state.routers.values() if source is None else state.routers_from.get(check_prefix(source, "source"), [])
     if dest is not None:
         check_prefix(dest, "dest")
+    wanted = (r for r in routers if r.name > after and r.name.startswith(prefix) and (dest is None or r.dest == dest))
     chosen = sorted(
-        (r for r in routers if r.name > after and r.name.startswith(prefix) and (dest is None or r.dest == dest)),
+        (r for r in wanted if reaches is None or r.within(reaches)),
         key=lambda router: router.name,
     )
     return Page(list(map(copy, chosen[:limit])), cursor_of(chosen[limit - 1].name) if len(chosen) > limit else None)
@@ -179,9 +201,9 @@ def _deliver(
     if dest is None:
         if not router.create_dest:
             raise NotFound(f"router {router.name!r} has no destination", code="topic_not_found")
-        check_new_topic(engine, router.dest)
+        check_made_by_use(engine, router.dest)
         dest_id, first_seq = engine.state.next_topic_id, 1 + burnt
-        events.append((TopicPut(now, dest_id, router.dest, DEFAULTS), dest_id))
+        events.append((TopicPut(now, dest_id, router.dest, DEFAULTS, implicit=True), dest_id))
     else:
         dest_id, first_seq = dest.id, dest.head_seq + 1 + burnt
     if copies:

@@ -21,6 +21,7 @@ from tenure.cli.inspect import inspect
 from tenure.cli.options import AsJson, Directory
 from tenure.cli.pipeline import pipeline
 from tenure.cli.put import put
+from tenure.cli.queue import queue
 from tenure.cli.report import report
 from tenure.cli.settle import ack, extend, nack
 from tenure.cli.tail import tail
@@ -113,6 +114,7 @@ def _serve(
 
 for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export, report, compact):
     app.command()(command)
+app.add_typer(queue, name="queue")
 app.add_typer(dead, name="dead")
 app.add_typer(buffer, name="buffer")
 app.add_typer(pipeline, name="pipeline")

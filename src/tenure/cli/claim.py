@@ -12,7 +12,6 @@ from rich.console import Console
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
-    DEFAULT_URL,
     AsJson,
     KeyFile,
     NodeName,
@@ -48,7 +47,7 @@ def claim(
         int, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait that long for a job to come.")
     ] = "0",  # type: ignore[assignment]
     node: NodeName = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

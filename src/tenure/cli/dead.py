@@ -13,7 +13,7 @@ from rich.console import Console
 from tenure.cli.inspect import show_record
 from tenure.cli.letters import PAGE, Chosen, Place, place_of
 from tenure.cli.main import EMPTY, OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, plain, reworded
 from tenure.cli.screen import Payload, Shown, table
@@ -49,7 +49,7 @@ def _list(
     reason_like: ReasonLike = None,
     limit: Limit = 100,
     parked: Parked = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -71,7 +71,7 @@ def _show(
     queue: Name,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="Its seq, as dead list gives it.", show_default=False)],
     parked: Parked = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -96,7 +96,7 @@ def _redrive(
         bool, typer.Option("--keep-deliveries", help="Do not count their deliveries from zero again.")
     ] = False,
     parked: Parked = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -129,7 +129,7 @@ def _drop(
     limit: Limit = _LETTERS_MAX,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     parked: Parked = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

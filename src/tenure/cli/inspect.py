@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tenure.cli import screen
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, clean, count, seqs_shown, short, size, when
@@ -35,7 +35,7 @@ def inspect(
     data: Annotated[
         Path | None, typer.Option("--data", help="Read this data directory instead; no server is needed.")
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -86,10 +86,10 @@ def _show(console: Console, found: Payload) -> None:
     console.print(f"{seqs}; last write {when(found['last_write_ts']) or 'never'}", markup=False)
     queue = found["queue"]
     if queue is not None:
-        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead_lettered", "oldest ready", "ack_holes"))
+        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead", "oldest ready", "ack_holes"))
         oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
         depths = [queue[state] for state in _STATES]
-        table(console, heads, [(*depths, queue["dead_lettered"], oldest, queue["ack_holes"])])
+        table(console, heads, [(*depths, queue["dead"], oldest, queue["ack_holes"])])
         _show_leases(console, found["leases"])
         _show_jobs(console, found["jobs"])
     table(console, ("config", "value"), ((name, _spelled(value)) for name, value in found["config"].items()))

@@ -18,10 +18,11 @@ from tenure.errors import Invalid
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["Unloadable", "load_app"]
+__all__ = ["Unloadable", "load_app", "their_lines"]
 
 _APP: Final = "app"
 _OURS: Final = frozenset({__file__, importlib.__file__})
+_WORKER: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
 
 
 class Unloadable(Exception):
@@ -58,9 +59,9 @@ def _imported(name: str, spec: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise Invalid(f"no module {error.name!r} in {here} or among what is installed") from None
-        raise Unloadable(_their_lines(error)) from None
+        raise Unloadable(their_lines(error)) from None
     except Exception as error:
-        raise Unloadable(_their_lines(error)) from None
+        raise Unloadable(their_lines(error)) from None
     except SystemExit as error:
         raise Invalid(f"module {name!r} left the program while it was imported (exit {error.code})") from None
 
@@ -77,11 +78,15 @@ def _candidates(name: str) -> str:
     return f"; it has {', '.join(f'{name}:{app}' for app in apps[:5])}" if apps else ""
 
 
-def _their_lines(error: BaseException) -> str:
-    """The traceback of somebody's module, from where it begins to be theirs."""
+def their_lines(error: BaseException) -> str:
+    """The traceback of a user's module or hook, from where it begins to be theirs."""
     about = traceback.TracebackException.from_exception(error)
     theirs = [
-        frame for frame in about.stack if frame.filename not in _OURS and not frame.filename.startswith("<frozen ")
+        frame
+        for frame in about.stack
+        if not frame.filename.startswith(_WORKER)
+        and frame.filename not in _OURS
+        and not frame.filename.startswith("<frozen ")
     ]
     about.stack = traceback.StackSummary.from_list(theirs)
     return "".join(about.format()).rstrip()

@@ -11,12 +11,12 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tenure.client.endpoint import KEY_VARIABLE, URL_DEFAULT, URL_VARIABLE, Endpoint, endpoint_of
 from tenure.errors import Invalid
 from tenure.worker.durations import ms_of
 
 __all__ = [
     "DEFAULT_TIMEOUT",
-    "DEFAULT_URL",
     "AsJson",
     "Directory",
     "KeyFile",
@@ -27,9 +27,9 @@ __all__ = [
     "Url",
     "default_node",
     "duration",
+    "key_in",
 ]
 
-DEFAULT_URL: Final = "http://127.0.0.1:4000"
 DEFAULT_TIMEOUT: Final = "10s"
 _NODE_BYTES_MAX: Final = 128
 _KEY_FILE_BYTES_MAX: Final = 4096
@@ -46,10 +46,13 @@ def duration(text: str) -> int:
 Directory = Annotated[Path, typer.Argument(help="A data directory, as given to Broker.open.", show_default=False)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Url = Annotated[str, typer.Option("--url", envvar="TENURE_URL", help="Where the server listens.")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help=f"Where the server listens [{URL_VARIABLE}, else {URL_DEFAULT}].", show_default=False),
+]
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key-file", help="A file with the API key; else TENURE_KEY has it.", show_default=False),
+    typer.Option("--key-file", help=f"A file with the API key; else {KEY_VARIABLE} has it.", show_default=False),
 ]
 Timeout = Annotated[
     int,
@@ -76,21 +79,29 @@ def default_node() -> str:
 class Target(msgspec.Struct, frozen=True):
     """Which server a command talks to, with which key, and for how long."""
 
-    url: str
+    url: str | None
     key_file: Path | None
     timeout_ms: int
 
-    def key(self) -> str | None:
-        """The key: from the file, else from TENURE_KEY, never from an argument, where every process could see it.
-        Raises Invalid for a file that holds none.
-        """
-        if self.key_file is None:
-            return os.environ.get("TENURE_KEY") or None
-        with self.key_file.open("rb") as file:
-            words = file.read(_KEY_FILE_BYTES_MAX).split()
-        if len(words) != 1:
-            raise Invalid(f"{self.key_file} must hold one key and nothing else")
-        try:
-            return words[0].decode("ascii")
-        except UnicodeDecodeError:
-            raise Invalid(f"{self.key_file} holds no key: it is not ASCII") from None
+    def endpoint(self) -> Endpoint:
+        """Return the address and the key: from the flags, else from the environment. Raises Invalid and OSError."""
+        return endpoint_of(self.url, None if self.key_file is None else key_in(self.key_file))
+
+    @property
+    def key_source(self) -> str:
+        """Where the key is looked for."""
+        return KEY_VARIABLE if self.key_file is None else str(self.key_file)
+
+
+def key_in(file: Path) -> str:
+    """Return the key that a file holds; a flag of its own would show it to every process. Raises Invalid for a file
+    that holds none, and OSError.
+    """
+    with file.open("rb") as opened:
+        words = opened.read(_KEY_FILE_BYTES_MAX).split()
+    if len(words) != 1:
+        raise Invalid(f"{file} must hold one key and nothing else")
+    try:
+        return words[0].decode("ascii")
+    except UnicodeDecodeError:
+        raise Invalid(f"{file} holds no key: it is not ASCII") from None

@@ -12,11 +12,10 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tenure.cli.intake import Batch, from_arguments, from_lines, lines_are_piped_in, open_lines
+from tenure.cli.intake import BATCH_RECORDS, Batch, from_arguments, from_lines, lines_are_piped_in, open_lines
 from tenure.cli.main import OK
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
-    DEFAULT_URL,
     AsJson,
     KeyFile,
     QueueName,
@@ -54,9 +53,13 @@ def put(
     unique: Annotated[
         str | None, typer.Option("--unique", help="A key: while a job with it lives, no second one is made.")
     ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option("--idempotency-key", help="A key: the same DATA put again with it answers the same seqs."),
+    ] = None,
     create: Annotated[bool, typer.Option("--create/--no-create", help="Make the queue if it is not there.")] = True,
     kind: Annotated[str, typer.Option("--type", help="What to make then: queue or log.")] = "queue",
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -71,12 +74,14 @@ def put(
         raise typer.BadParameter("- stands alone")
     if unique is not None and (file is not None or words == ["-"] or len(words) > 1):
         raise typer.BadParameter("--unique is for one record")
+    if idempotency_key is not None and (file is not None or words == ["-"] or len(words) > BATCH_RECORDS):
+        raise typer.BadParameter(f"--idempotency-key is for up to {BATCH_RECORDS} values of DATA: one request, one key")
     target = Target(url, key_file, timeout)
     options = {"tag": tag, "meta": _meta(meta), "delay_ms": delay or 0, "unique_key": unique}
     config = _config(queue, kind) if create else None
 
     def find(client: Client) -> Shown:
-        putting = _Putting(client, queue, options=options, config=config)
+        putting = _Putting(client, queue, options=options, config=config, key=idempotency_key)
         if words and words != ["-"]:
             return putting.run(from_arguments(words, text=text), unit="argument"), OK
         descriptor, total = open_lines(file)
@@ -111,12 +116,19 @@ class _Putting:
     """One run of the command: batch after batch, and what came of it."""
 
     def __init__(
-        self, client: Client, queue: str, *, options: dict[str, Any], config: Mapping[str, Any] | None
+        self,
+        client: Client,
+        queue: str,
+        *,
+        options: dict[str, Any],
+        config: Mapping[str, Any] | None,
+        key: str | None = None,
     ) -> None:
         self._client = client
         self._queue = queue
         self._options = options
         self._config = config
+        self._key = key
         self._found: Payload = {
             "topic": queue,
             "count": 0,
@@ -153,7 +165,7 @@ class _Putting:
         produced = self._client.produce(
             self._queue,
             [Record(data=value, **self._options) for value in batch.values],
-            idempotency_key=f"cli-{uuid.uuid4().hex}",
+            idempotency_key=self._key or f"cli-{uuid.uuid4().hex}",
             create=self._config is not None,
             config=self._config,
         )
@@ -162,7 +174,7 @@ class _Putting:
         found["first_seq"] = found["first_seq"] or produced.first_seq
         found["last_seq"] = produced.last_seq
         found["created"] = found["created"] or produced.created
-        if self._options["unique_key"] is not None:
+        if self._options["unique_key"] is not None or self._key is not None:
             found["deduped"] = produced.deduped
 
 
@@ -170,7 +182,7 @@ def _show(console: Console, found: Payload) -> None:
     first, last, topic = found["first_seq"], found["last_seq"], found["topic"]
     seqs = f"seq {first}" if first == last else f"seqs {first} to {last}"
     if found["deduped"]:
-        console.print(f"{topic}: a job with this key is there already, {seqs}", markup=False)
+        console.print(f"{topic}: this key is there already, {seqs}", markup=False)
         return
     made = " (created)" if found["created"] else ""
     console.print(f"put {count(found['count'], 'record')} into {topic}{made}, {seqs}", markup=False)

@@ -12,6 +12,7 @@ from rich.console import Console
 from tenure.cli.main import DENIED, LATER, LOST, PROBLEM, UNKNOWN, USAGE
 from tenure.cli.options import Target
 from tenure.cli.screen import Payload, Shown, console_for, document, refuse
+from tenure.client.endpoint import KEY_VARIABLE
 from tenure.errors import Closed, Denied, Indeterminate, Invalid, LeaseLost, Overloaded, TenureError
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def connected(target: Target, *, patient: bool = False) -> Iterator[Client]:
         retry_for_ms=timeout_ms if patient else min(timeout_ms, _RETRY_FOR_MS),
         backoff_max_ms=_BACKOFF_MAX_MS,
     )
-    with Client(target.url, key=target.key(), settings=settings) as client:
+    endpoint = target.endpoint()
+    with Client(endpoint.url, key=endpoint.key, settings=settings) as client:
         yield client
 
 
@@ -104,8 +106,8 @@ def refused(target: Target, error: TenureError | OSError, *, as_json: bool) -> i
     code.
     """
     if isinstance(error, Denied) and error.code == "unauthorized":
-        given = "TENURE_KEY" if target.key_file is None else str(target.key_file)
-        hint = f"the key in {given} is not known there" if target.key() else "set TENURE_KEY, or name a --key-file"
+        known = f"the key in {target.key_source} is not known there"
+        hint = known if target.endpoint().key else f"set {KEY_VARIABLE}, or name a --key-file"
         error = reworded(error, f"{error.message} ({hint})")
     elif isinstance(error, Overloaded) and error.code == "unreachable":
         error = reworded(error, f"{error.message} (start one with tenure serve, or set TENURE_URL to where it is)")

@@ -84,12 +84,15 @@ def report(
 def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     """The report; whatever can be refused is refused before Spark is started."""
     from tenure.spark.report.job import check_out, make_report
+    from tenure.spark.report.small import START_CONF
     from tenure.spark.report.source import find_events
     from tenure.spark.session import spark_version
 
     check_out(out)
     source = find_events(events, since_ms=scope.since_ms)
     needs = source.needs(spark_version())
+    if source.is_small:
+        where.conf = {**START_CONF, **where.conf}
     with told() as tell, session("tenure report", where, needs=[needs]) as spark:
         return make_report(spark, source, out, scope=scope, on_step=tell)
 

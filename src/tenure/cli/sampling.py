@@ -106,7 +106,7 @@ class Sampler:
             queue.ready,
             queue.in_flight,
             queue.delayed,
-            queue.dead_lettered,
+            queue.dead,
             queue.oldest_ready_ms if queue.ready else None,
             _rate(info.head_seq, came, span_s),
             _rate(info.head_seq - info.count, went, span_s),

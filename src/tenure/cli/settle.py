@@ -11,7 +11,6 @@ from rich.console import Console
 from tenure.cli.main import LOST, OK, UNKNOWN
 from tenure.cli.options import (
     DEFAULT_TIMEOUT,
-    DEFAULT_URL,
     AsJson,
     KeyFile,
     NodeName,
@@ -45,7 +44,7 @@ def ack(
     lease_id: LeaseId = None,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -67,7 +66,7 @@ def nack(
     dead: Annotated[bool, typer.Option("--dead", help="Do not try again: dead-letter the jobs now.")] = False,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -88,7 +87,7 @@ def extend(
     ] = None,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

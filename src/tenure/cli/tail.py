@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.remote import connected, plain, refused
 from tenure.cli.screen import line, note
 from tenure.cli.words import clean, runs_shown, when
@@ -35,7 +35,7 @@ def tail(
         bool, typer.Option("--events", help="What happens to the jobs from now on, in place of records.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Go on until interrupted.")] = True,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url, duration
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url, duration
 from tenure.cli.remote import connected, plain, refused
 from tenure.cli.sampling import SORTS, Row, Sample, Sampler
 from tenure.cli.screen import console_for, document, escape, table
@@ -44,7 +44,7 @@ def top(
     ] = "1s",  # type: ignore[assignment]
     sort: Annotated[str, typer.Option("--sort", help=f"By {', '.join(SORTS)}.")] = "ready",
     once: Annotated[bool, typer.Option("--once", help="Look twice, print the second sample, and leave.")] = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
@@ -60,7 +60,9 @@ def top(
     target = Target(url, key_file, timeout)
     try:
         with connected(target) as client:
-            view = _View(Sampler(client, prefix=prefix), url=url, interval_s=interval / 1000, sort=sort)
+            view = _View(
+                Sampler(client, prefix=prefix), url=target.endpoint().url, interval_s=interval / 1000, sort=sort
+            )
             if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 view.once(as_json=as_json)
             else:

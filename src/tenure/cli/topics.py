@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, DEFAULT_URL, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, size
@@ -23,12 +23,12 @@ __all__ = ["each_topic", "topics"]
 
 def topics(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)] = "",
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     key_file: KeyFile = None,
     timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
     as_json: AsJson = False,
 ) -> None:
-    """List topics: type, ready, in flight, delayed, dead (buried so far), age of the oldest, bytes."""
+    """List topics: type, ready, in flight, delayed, dead now, age of the oldest, bytes."""
 
     def find(client: Client) -> Shown:
         return {"topics": [plain(info) for info in each_topic(client, prefix)]}, OK
@@ -60,5 +60,5 @@ def _row(topic: dict[str, Any]) -> tuple[object, ...]:
     if queue is None:
         return topic["topic"], topic["type"], topic["count"], "", "", "", "", "", size(topic["bytes"])
     oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
-    depths = (queue["ready"], queue["in_flight"], queue["delayed"], queue["dead_lettered"], oldest)
+    depths = (queue["ready"], queue["in_flight"], queue["delayed"], queue["dead"], oldest)
     return topic["topic"], topic["type"], topic["count"], *depths, size(topic["bytes"])

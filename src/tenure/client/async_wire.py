@@ -18,6 +18,7 @@ from tenure.client.address import headers_of, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncStream, Request, Response, WireError
 from tenure.errors import Invalid
+from tenure.server_guard import check_server
 
 __all__ = ["AiohttpWire"]
 
@@ -64,6 +65,7 @@ class AiohttpWire:
         return self._session
 
     def _request(self, request: Request, timeout: aiohttp.ClientTimeout) -> Any:
+        check_server(self._base)
         headers = dict(request.headers)
         if request.body is not None:
             headers["content-type"] = "application/json"

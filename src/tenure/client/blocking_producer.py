@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tenure.client.closing import Closing
-from tenure.client.config import careful_queue
+from tenure.client.config import ConfigFields, careful_queue
 from tenure.client.fork import renew_in_child
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
@@ -46,11 +46,13 @@ class Producer(Closing):
     What is put while a request is in flight goes out together, in the order of the calls.
     """
 
-    def __init__(self, client: Calls[Wire], topic: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, client: Calls[Wire], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
         self._client = client
-        self._config = careful_queue(self.topic) if self.settings.create else None
+        self._config = (config or careful_queue(self.topic)) if self.settings.create else None
         self._closed = False
         self.after_fork()
         renew_in_child(self)

@@ -21,6 +21,7 @@ from tenure.client.idle_connections import IdleConnections
 from tenure.client.settings import ClientSettings
 from tenure.client.timed_head import TimedHead
 from tenure.client.wire import Request, Response, Stream, WireError
+from tenure.server_guard import check_server
 
 __all__ = ["Urllib3Wire"]
 
@@ -109,6 +110,7 @@ class Urllib3Wire:
     def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_s: float) -> urllib3.BaseHTTPResponse:
         if self._closed:
             raise WireError("this client is closed: make another one", sent=False, closed=True)
+        check_server(self._address.base)
         settings = self._settings
         headers = self._headers | dict(request.headers)
         if request.body is not None:

@@ -14,7 +14,9 @@ from tenure.client.calls import routers as _routers
 from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
+from tenure.client.config import ConfigFields
 from tenure.client.core import Core
+from tenure.client.endpoint import endpoint_of
 from tenure.client.feed import Feeding
 from tenure.client.gather_settings import ProducerOptions
 from tenure.client.handle import Call, Handle
@@ -27,18 +29,18 @@ __all__ = ["AsyncClient", "Calls", "Client"]
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Wire | AsyncWire)
-_URL = "http://127.0.0.1:4000"
 
 
 class Calls(Handle[W, Core], Generic[W]):
     """Every call of the contract, for both kinds of client.
 
-    ``node`` is who writes and works where a call does not say; one is made up otherwise.
+    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given. ``node`` is who writes and works where a
+    call does not say; one is made up otherwise.
     """
 
     def __init__(
         self,
-        url: str = _URL,
+        url: str | None = None,
         *,
         key: str | None = None,
         node: str | None = None,
@@ -47,8 +49,13 @@ class Calls(Handle[W, Core], Generic[W]):
         wire: W | None = None,
     ) -> None:
         core = Core(node=node, settings=settings)
-        super().__init__(wire if wire is not None else self._make_wire(url, key, core.settings, tls=tls), core)
-        self._where = url if wire is None else type(wire).__name__
+        if wire is None:
+            endpoint = endpoint_of(url, key)
+            wire = self._make_wire(endpoint.url, endpoint.key, core.settings, tls=tls)
+            self._where = endpoint.url
+        else:
+            self._where = type(wire).__name__
+        super().__init__(wire, core)
 
     @staticmethod
     @abstractmethod
@@ -69,6 +76,7 @@ class Calls(Handle[W, Core], Generic[W]):
         return self._core.settings
 
     put_topic = Call(_topics.put_topic)
+    patch_topic = Call(_topics.patch_topic)
     topic = Call(_topics.topic)
     topics = Call(_topics.topics)
     delete_topic = Call(_topics.delete_topic)
@@ -109,12 +117,23 @@ class Calls(Handle[W, Core], Generic[W]):
         return AsyncQueue(self._wire, named) if self._awaits else Queue(self._wire, named)
 
     @overload
-    def producer(self: Calls[Wire], topic: str, **options: Unpack[ProducerOptions]) -> Producer: ...
+    def producer(
+        self: Calls[Wire], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> Producer: ...
     @overload
-    def producer(self: Calls[AsyncWire], topic: str, **options: Unpack[ProducerOptions]) -> AsyncProducer: ...
-    def producer(self: Calls[Any], topic: str, **options: Unpack[ProducerOptions]) -> Producer | AsyncProducer:
-        """Puts gathered into few requests; close it, or use it as a context, so that what is waiting is sent."""
-        return AsyncProducer(self, topic, **options) if self._awaits else Producer(self, topic, **options)
+    def producer(
+        self: Calls[AsyncWire], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncProducer: ...
+    def producer(
+        self: Calls[Any], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
+    ) -> Producer | AsyncProducer:
+        """Puts gathered into few requests; close it, or use it as a context, so that what is waiting is sent.
+
+        A topic that is not there is created with ``config``, by default that of a careful queue.
+        """
+        if self._awaits:
+            return AsyncProducer(self, topic, config=config, **options)
+        return Producer(self, topic, config=config, **options)
 
 
 class Client(Calls[Wire], Closing, awaits=False):

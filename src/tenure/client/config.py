@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
-from tenure.core.config import parse_config
+from tenure.core.config import DEFAULTS, parse_config
+from tenure.core.config_patch import patch_config
 from tenure.errors import Invalid
 
-__all__ = ["DELIVERIES_MAX", "BackoffFields", "ConfigFields", "careful_queue", "check_config"]
+__all__ = [
+    "DELIVERIES_MAX",
+    "BackoffFields",
+    "BackoffPatch",
+    "ConfigFields",
+    "PatchFields",
+    "careful_queue",
+    "check_config",
+    "check_patch",
+]
 
 DELIVERIES_MAX: Final = 5
 _NAME_CHARS_MAX: Final = 255
@@ -50,6 +60,40 @@ class ConfigFields(TypedDict, total=False):
     retry_backoff: BackoffFields | None
 
 
+class BackoffPatch(TypedDict, total=False):
+    """Which fields of a back-off change; None is the default."""
+
+    min_ms: int | None
+    max_ms: int | None
+    factor: float | None
+    jitter: bool | None
+
+
+class PatchFields(TypedDict, total=False):
+    """Which settings of a topic change: what is left out stays, None returns a field to its default."""
+
+    ttl_ms: int | None
+    cap_records: int | None
+    cap_bytes: int | None
+    discard: Literal["old", "reject"] | None
+    durability: Literal["memory", "disk", "fsync"] | None
+    durable: bool | None
+    priority: int | None
+    auto_priority: bool | None
+    auto_create: bool | None
+    idempotency_window_ms: int | None
+    dedupe_node: bool | None
+    lease_ms: int | None
+    claim_jitter_ms: int | None
+    max_deliveries: int | None
+    dead_letter: str | None
+    leases_durable: bool | None
+    max_ack_holes: int | None
+    max_in_flight: int | None
+    dlq_strategy: Literal["skip", "block", "block_and_dlq"] | None
+    retry_backoff: BackoffPatch | None
+
+
 def careful_queue(name: str) -> ConfigFields:
     """What a queue is that somebody puts into before it was declared: synced, five deliveries, then ``<name>.dead``.
 
@@ -66,9 +110,22 @@ def check_config(config: Mapping[str, Any], *, topic: str) -> None:
     """Raise Invalid where a field is unknown or its value cannot be meant. The server would ignore an unknown one, and
     the caller would go on believing that it counts.
     """
+    _check_names(config, ConfigFields.__optional_keys__)
+    parse_config(config, topic=topic)
+
+
+def check_patch(config: Mapping[str, Any], *, topic: str) -> None:
+    """As `check_config`, for a change of some fields; only the server knows what a back-off is merged into."""
+    _check_names(config, PatchFields.__optional_keys__)
+    alone = {name: value for name, value in config.items() if name != "retry_backoff"}
+    patch_config(alone, topic=topic, existing=DEFAULTS)
+
+
+def _check_names(config: Mapping[str, Any], known: frozenset[str]) -> None:
     for name in config:
-        if name not in ConfigFields.__optional_keys__:
-            near = get_close_matches(str(name), ConfigFields.__optional_keys__, n=1)
+        if name == "type" and name not in known:
+            raise Invalid("the type of a topic does not change: delete it first, or use another name", field="type")
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
             hint = f": did you mean {near[0]}?" if near else ""
             raise Invalid(f"a topic has no setting {name!r}{hint}", field=str(name))
-    parse_config(config, topic=topic)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tenure.client.closing import AsyncClosing
-from tenure.client.config import careful_queue
+from tenure.client.config import ConfigFields, careful_queue
 from tenure.client.gather import Batch, Gather
 from tenure.client.gather_settings import ProducerOptions, ProducerSettings
 from tenure.client.put import Put, outcomes
@@ -47,13 +47,20 @@ class AsyncProducer(AsyncClosing):
     A put that is cancelled before its record was sent is not sent.
     """
 
-    def __init__(self, client: Calls[AsyncWire], topic: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self,
+        client: Calls[AsyncWire],
+        topic: str,
+        *,
+        config: ConfigFields | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
         self.topic = check_topic_name(topic)
         self.settings = ProducerSettings(**options)
         self.sent_count = 0
         """Requests so far."""
         self._client = client
-        self._config = careful_queue(self.topic) if self.settings.create else None
+        self._config = (config or careful_queue(self.topic)) if self.settings.create else None
         self._gather: Gather[_Waiter] = Gather(self.settings, tell=_tell)
         self._sender: asyncio.Task[None] | None = None
         self._landed = asyncio.Event()

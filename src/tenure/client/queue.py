@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from tenure.client.calls import queues, records
-from tenure.client.config import careful_queue
+from tenure.client.calls import queues, records, topics
+from tenure.client.config import PatchFields, careful_queue
 from tenure.client.core import Core
 from tenure.client.drive import drive, drive_async
 from tenure.client.encode import json_text
@@ -14,6 +14,7 @@ from tenure.client.handle import Call, Handle, Method
 from tenure.client.lease import AsyncLease, Lease
 from tenure.client.leased import Leased
 from tenure.client.plan import Plan
+from tenure.client.replies import PutTopic
 from tenure.client.wire import AsyncWire, Wire
 from tenure.core.names import check_topic_name
 from tenure.core.records import Record
@@ -41,7 +42,7 @@ def put(
     *,
     tag: str | None = None,
     meta: Any = None,
-    delay_ms: int = 0,
+    delay_ms: int | None = None,
     deliver_at: int | None = None,
     unique_key: str | None = None,
     idempotency_key: str | None = None,
@@ -56,7 +57,7 @@ def put(
         data=json_text(data),
         tag=tag,
         meta=None if meta is None else _meta(meta),
-        delay_ms=delay_ms,
+        delay_ms=delay_ms or 0,
         deliver_at=deliver_at,
         unique_key=unique_key,
     )
@@ -79,6 +80,14 @@ def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | 
         queue.core, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
     )
     return (yield from call).seqs
+
+
+def configure(queue: Named[Any], /, **config: Unpack[PatchFields]) -> Plan[PutTopic]:
+    """Change the named fields of the queue's config and leave the others; None returns a field to its default.
+
+    Raises Invalid before anything is sent where a value cannot be meant, NotFound where the queue is not there.
+    """
+    return (yield from topics.patch_topic(queue.core, queue.name, **config))
 
 
 def claim(
@@ -153,6 +162,7 @@ class _Queue(Handle[W, Named[T]], Generic[W, T]):
     put = Call(put)
     put_many = Call(put_many)
     claim = _Leasing(claim)
+    configure = Call(configure)
 
     @property
     def name(self) -> str:

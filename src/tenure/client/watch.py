@@ -25,6 +25,7 @@ from tenure.errors import Invalid, NotFound
 
 __all__ = ["Watch", "WatchEvent"]
 
+U64_MAX = 2**64 - 1
 WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
 
 
@@ -58,6 +59,8 @@ class Watch(Resuming[WatchEvent]):
         self._options = options
         self._url = ""
         self._gone: set[str] = set()
+        # Raises where it would not fit in one request, however far this reader comes.
+        posting("", {"topics": {name: {"from_seq": U64_MAX} for name in self._begins}, **options})
 
     def _connect(self) -> Plan[None]:
         if not self._url:

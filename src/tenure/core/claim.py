@@ -9,7 +9,7 @@ from tenure.core.ranges import each, first_absent, to_runs
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded
 
-__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "ready_count"]
+__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "next_ready", "ready_count"]
 
 _NONE: list[int] = []
 LETTERS_MAX = 1_000
@@ -23,6 +23,14 @@ def ready_count(topic: Topic, queue: Queue) -> int:
         lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
         waiting -= hi - lo - topic.dead_between(lo, hi) - queue.delayed.range_cardinality(lo, hi)
     return waiting if waiting > 0 else 0
+
+
+def next_ready(topic: Topic, queue: Queue) -> int | None:
+    """The seq that is next in line, or None where no job is ready. The caller has let time pass."""
+    if queue.reclaim:
+        return int(queue.reclaim.min())
+    fresh = _fresh(topic, queue, 1)
+    return fresh[0] if fresh else None
 
 
 def claimable_count(topic: Topic, queue: Queue) -> int:

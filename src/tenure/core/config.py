@@ -32,6 +32,7 @@ __all__ = [
     "TopicConfig",
     "TopicType",
     "as_dict",
+    "bounded",
     "parse_config",
     "shared",
 ]
@@ -126,6 +127,20 @@ def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig 
     )
 
 
+def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
+    """Return a config whose durations that hold something for others keep within an operator's limits: clamped, as
+    every duration that is merely extreme.
+    """
+    backoff = config.retry_backoff
+    if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
+        return config
+    if backoff is not None:
+        within = {name: min(getattr(backoff, name), backoff_ms_max) for name in ("min_ms", "max_ms")}
+        backoff = msgspec.structs.replace(backoff, **within)
+    window_ms = min(config.idempotency_window_ms, window_ms_max)
+    return shared(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
+
+
 def as_dict(config: TopicConfig) -> dict[str, Any]:
     """Return every field as an answer shows it, the alias ``durable`` included, on logs too."""
     fields = msgspec.structs.asdict(config)
@@ -210,8 +225,13 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
 
 
 def _durability(fields: _Fields) -> Durability:
-    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``."""
+    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
+
+    ``ephemeral`` is another word for ``memory``, and is kept as that.
+    """
     alias: Durability = "fsync" if fields.flag("durable") else "disk"
+    if fields.raw("durability") == "ephemeral":
+        return "memory"
     durability = fields.choice("durability", _DURABILITIES)
     return alias if "durable" in fields.given and "durability" not in fields.given else durability
 

@@ -71,18 +71,24 @@ class TopicPut(Event, frozen=True, gc=False, array_like=True):
     """A topic came to be, or (``created`` false) its config was replaced.
 
     A replay that starts behind a topic's base has to tell the two apart: the topic it meets is not a new one.
+    ``implicit`` means that an append, a router or a dead letter made it, and no caller chose its config.
     """
 
     topic: int
     name: str
     config: TopicConfig
     created: bool = True
+    implicit: bool = False
 
 
 class TopicDeleted(Event, frozen=True, gc=False, array_like=True):
-    """A topic and all its records are gone; its id is never used again."""
+    """A topic and all its records are gone; its id is never used again.
+
+    ``retired`` is its name where only a put may make a topic of that name again.
+    """
 
     topic: int
+    retired: str | None = None
 
 
 class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):

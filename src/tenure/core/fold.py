@@ -91,17 +91,29 @@ def _topic_put(state: State, event: TopicPut, location: int) -> None:
         topic = Topic(event.topic, event.name, event.config)
         topic.created_ms = event.at
         topic.base = location >> 32
+        topic.implicit = event.implicit
         if event.config.type == "queue":
             topic.queue = IDLE
         state.add_topic(topic)
+        state.retired.discard(event.name)
         return
     known = state.by_id.get(event.topic)
     if known is not None:
         state.pass_time(known, event.at)
-        known.config = event.config
+        known.config, known.implicit = event.config, False
+        if event.config.type == "queue" and known.queue is None:
+            _become_queue(state, known)
+
+
+def _become_queue(state: State, topic: Topic) -> None:
+    """Turn a log into a queue: every live record is a job that was never delivered."""
+    topic.queue = Queue() if topic.head_seq else IDLE
+    state.jobs += topic.count
 
 
 def _topic_deleted(state: State, event: TopicDeleted, location: int) -> None:
+    if event.retired is not None:
+        state.retired.add(event.retired)
     state.orphans.pop(event.topic, None)
     topic = state.by_id.get(event.topic)
     if topic is not None:

@@ -36,6 +36,7 @@ def invariants(state: State) -> None:
     keys = sum(len(topic.keys) for topic in state.by_id.values() if topic.keys is not None)
     assert state.idempotency_keys == keys, f"{state.idempotency_keys} keys are counted, the topics hold {keys}"
     assert state.wall_queues <= state.by_id.keys(), "a queue that waits for the wall clock is gone"
+    assert not state.retired & state.topics.keys(), "a name is retired and has a topic"
     _check_routers(state)
     for topic in state.by_id.values():
         try:
@@ -68,6 +69,7 @@ def _check_topic(state: State, topic: Topic) -> None:
     assert max(topic.evict_floor - 1, topic.trim_seq) <= head, "a loss is marked above the head"
     assert topic.durable_seq <= head, f"durable_seq {topic.durable_seq} lies above the head {head}"
     assert topic.config.type == ("log" if topic.queue is None else "queue"), "its type and its state disagree"
+    assert not (topic.implicit and topic.queue is not None), "a queue that no caller asked for"
     _check_pieces(state, topic, live)
     if topic.queue is not None:
         _check_queue(state, topic, topic.queue, live)
@@ -108,6 +110,7 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
         assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
     assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
     _check_histories(queue)
+    assert queue.copies.keys() <= queue.parked.keys(), "a job that is not parked has a copy among the dead letters"
     assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
     assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
     _check_leases(queue)

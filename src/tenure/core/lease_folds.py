@@ -9,7 +9,7 @@ from tenure.core.ranges import count, each
 from tenure.core.removal import lighten, remove
 from tenure.core.state import State
 
-__all__ = ["acked", "claimed", "dead_lettered", "extended", "redriven", "released"]
+__all__ = ["acked", "claimed", "copies_of", "dead_lettered", "extended", "redriven", "released"]
 
 
 def claimed(state: State, event: Claimed, location: int) -> None:
@@ -104,6 +104,14 @@ def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
             story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
             topic.queue.remember(seq, story)
         topic.queue.park(seq, event.reason)
+    topic.queue.copies.update(copies_of(event))
+
+
+def copies_of(event: DeadLettered) -> dict[int, int]:
+    """Return the dead letter of each job that is parked with a copy, as ``Queue.copies`` names it; empty without."""
+    if event.action != "copy":
+        return {}
+    return {seq: event.dest << 64 | event.dest_seq + index for index, seq in enumerate(each(event.runs))}
 
 
 def redriven(state: State, event: Redriven, location: int) -> None:
@@ -116,7 +124,7 @@ def redriven(state: State, event: Redriven, location: int) -> None:
         return
     assert topic.queue is not None, "only a queue parks jobs"
     for seq in each(event.runs):
-        del topic.queue.parked[seq]
+        topic.queue.unpark(seq)
         if event.reset_deliveries:
             topic.queue.deliveries.pop(seq, None)
         topic.queue.wait(seq, 0, now=event.at)

@@ -49,12 +49,14 @@ class Queue:
     ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
     under, ``watches`` counts them, ended ones included. ``delays`` and ``wall_delays`` are heaps of ``due << 64 | seq``
     in log and wall time; ``stale_delays`` counts their entries for jobs that are not delayed any more.
-    ``histories_bytes`` is what ``histories`` weighs.
+    ``histories_bytes`` is what ``histories`` weighs. ``copies`` names the dead letter of a parked job that has one, as
+    ``topic id << 64 | seq``.
     """
 
     __slots__ = (
         "acked_max",
         "claims",
+        "copies",
         "cursor",
         "dead_lettered",
         "deadlines",
@@ -99,6 +101,7 @@ class Queue:
         self.stale_delays = 0
         self.deliveries: dict[int, int] = {}
         self.parked: dict[int, str] = {}
+        self.copies: dict[int, int] = {}
         self.histories: OrderedDict[int, list[Delivery]] = OrderedDict()
         self.histories_bytes = 0
         self.claims: dict[str, int] = {}
@@ -309,6 +312,11 @@ class Queue:
         if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
             self._forget_oldest_stories()
 
+    def last_reason(self, seq: int) -> str | None:
+        """Return the last reason that a failed delivery of this job was given back with, or None."""
+        story = self.histories.get(seq, ())
+        return next((delivery.reason for delivery in reversed(story) if delivery.reason is not None), None)
+
     def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
         """Take in stories that were written out, the oldest first."""
         self.histories = OrderedDict(histories)
@@ -336,6 +344,7 @@ class Queue:
         if story is not None:
             self.histories_bytes -= weight_bytes(story)
         self.parked.pop(seq, None)
+        self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
         if key is not None:
             del self.uniques[key]
@@ -345,6 +354,11 @@ class Queue:
         self.reclaim.discard(seq)
         self._end_delays(seq, seq + 1)
         self.parked[seq] = reason
+
+    def unpark(self, seq: int) -> None:
+        """Put a parked job back into circulation; the caller says when it can be claimed."""
+        del self.parked[seq]
+        self.copies.pop(seq, None)
 
     def forget_range(self, lo: int, hi: int) -> None:
         """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -28,6 +28,10 @@ class Router(msgspec.Struct, kw_only=True):
     cursor: int = 0
     forwarded: int = 0
     missed: int = 0
+
+    def within(self, reaches: Callable[[str], bool]) -> bool:
+        """Whether a caller reaches the router: its name and both its ends."""
+        return reaches(self.name) and reaches(self.source) and reaches(self.dest)
 
     @property
     def match(self) -> Match | None:

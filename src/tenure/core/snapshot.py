@@ -53,6 +53,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     histories: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
     seasoned_max: int
+    copies: list[tuple[int, int, int]] = []
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +77,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     keys: bytes | None
     marks: bytes | None
     tags: bytes | None
+    implicit: bool = False
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +92,7 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     next_topic_id: int
     leases_given: int
     routers: list[Router]
+    retired: list[str] = []
 
 
 class PieceSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -170,6 +173,7 @@ def _state_snapshot(state: State) -> StateSnapshot:
         state.next_topic_id,
         state.leases_given,
         [state.routers[name] for name in sorted(state.routers)],
+        sorted(state.retired),
     )
 
 
@@ -181,6 +185,7 @@ def _restore_state(state: State, snapshot: StateSnapshot) -> None:
     state.next_topic_id = max(state.next_topic_id, snapshot.next_topic_id)
     state.leases_given = snapshot.leases_given
     state.routers = {router.name: router for router in snapshot.routers}
+    state.retired = set(snapshot.retired)
     state.index_routers()
     for topic_id in state.wall_queues:
         queue = state.by_id[topic_id].queue
@@ -208,6 +213,7 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
         _dump_keys(topic.keys, now_ms) if topic.keys else None,
         topic.marks.dump() if topic.marks else None,
         topic.tags.dump() if topic.tags is not None and topic.count else None,
+        topic.implicit,
     )
 
 
@@ -219,7 +225,7 @@ def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
 
 def _topic_from(snapshot: TopicSnapshot) -> Topic:
     topic = Topic(snapshot.id, snapshot.name, shared(snapshot.config))
-    topic.created_ms = snapshot.created_ms
+    topic.created_ms, topic.implicit = snapshot.created_ms, snapshot.implicit
     topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
     topic.count, topic.bytes = snapshot.count, snapshot.live_bytes
     topic.cap_floor, topic.ttl_floor = snapshot.cap_floor, snapshot.ttl_floor
@@ -250,6 +256,7 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         list(queue.histories.items()),
         sorted(queue.uniques_by_seq.items()),
         queue.seasoned_max,
+        [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
     )
 
 
@@ -267,6 +274,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
         queue.delayed.update(entry & _LOW for entry in entries)
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
+    queue.copies = {seq: letters << 64 | letter for seq, letters, letter in snapshot.copies}
     queue.restore_histories(snapshot.histories)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}

@@ -23,8 +23,8 @@ class State:
 
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
-    wall clock. ``jobs`` counts the live records of all queues. ``ended`` collects leases that ran out, where somebody
-    listens.
+    wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
+    may make again. ``ended`` collects leases that ran out, where somebody listens.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class State:
         "next_topic_id",
         "opened_ms",
         "orphans",
+        "retired",
         "routers",
         "routers_from",
         "topics",
@@ -65,6 +66,7 @@ class State:
         self.by_id: dict[int, Topic] = {}
         self.orphans: dict[int, Topic] = {}
         self.holders: dict[int, BitMap] = {}
+        self.retired: set[str] = set()
         self.routers: dict[str, Router] = {}
         self.routers_from: dict[str, list[Router]] = {}
         self.wall_queues: set[int] = set()
@@ -97,9 +99,7 @@ class State:
             topic = self.topic(name)
         queue = topic.queue
         if queue is None:
-            raise Conflict(
-                f"{name!r} is a log, not a queue: claims need a topic of type queue", code="not_a_queue", topic=name
-            )
+            raise _not_a_queue(topic)
         return topic, queue
 
     def add_topic(self, topic: Topic) -> None:
@@ -170,9 +170,15 @@ class State:
     def expire_keys(self, now: int) -> int:
         """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
         for topic in self.topics.values():
-            if topic.keys is not None:
-                self.idempotency_keys -= topic.keys.expire(now)
+            self.expire_keys_of(topic, now)
         return self.idempotency_keys
+
+    def expire_keys_of(self, topic: Topic, now: int) -> int:
+        """Forget a topic's idempotency keys whose time has passed; returns how many are left of them."""
+        if topic.keys is None:
+            return 0
+        self.idempotency_keys -= topic.keys.expire(now)
+        return len(topic.keys)
 
     def index_routers(self) -> None:
         """Rebuild the list of routers by source."""
@@ -180,3 +186,8 @@ class State:
         for name in sorted(self.routers):
             router = self.routers[name]
             self.routers_from.setdefault(router.source, []).append(router)
+
+
+def _not_a_queue(topic: Topic) -> Conflict:
+    hint = "put it with type queue first, and its records become jobs" if topic.implicit else "use another topic"
+    return Conflict(f"{topic.name!r} is a log, and claims need a queue: {hint}", code="not_a_queue", topic=topic.name)

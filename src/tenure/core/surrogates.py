@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["unveil", "veil"]
+__all__ = ["unveil", "veil", "veil_all"]
 
 _LONE: Final = re.compile(
     rb"\\u(?:(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
@@ -25,6 +25,19 @@ def veil(text: bytes, word: bytes) -> bytes | None:
     if word in text or not _LONE.search(text):
         return None
     return _LONE.sub(word, text.replace(rb"\\", backslash)).replace(backslash, rb"\\")
+
+
+def veil_all(text: bytes, word: bytes) -> bytes | None:
+    """The text with the ``\\u`` of every surrogate, paired or not, replaced by ``word``; None where there is none.
+
+    Cheaper than `veil` by far: no pattern is searched for. Bytes that JSON text cannot hold stand for an escaped
+    backslash meanwhile.
+    """
+    if word in text or b"\0" in text:
+        return None
+    plain = text.replace(rb"\\", b"\0\0")
+    veiled = plain.replace(rb"\ud", word + b"d").replace(rb"\uD", word + b"D")
+    return veiled.replace(b"\0\0", rb"\\") if len(veiled) != len(plain) else None
 
 
 def unveil(text: bytes, word: bytes) -> bytes:

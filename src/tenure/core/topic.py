@@ -31,7 +31,8 @@ class Topic:
 
     ``evict_from`` is a hint: no unleased record below it is left for eviction to look at. ``cap_floor`` and
     ``ttl_floor`` are one above the highest seq lost to each. ``trim_seq`` is the seq burnt to mark records that a
-    router's source lost. Not folded: ``durable_seq`` (the last synced seq), ``last_read_ms`` (wall).
+    router's source lost. ``implicit`` means that no caller ever chose its config. Not folded: ``durable_seq`` (the last
+    synced seq), ``last_read_ms`` (wall).
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Topic:
         "floor",
         "head_seq",
         "id",
+        "implicit",
         "keys",
         "last_read_ms",
         "last_write_ms",
@@ -65,6 +67,7 @@ class Topic:
         self.name = name
         self.config = config
         self.base = 0
+        self.implicit = False
         self.created_ms = 0
         self.head_seq = 0
         self.floor = 1

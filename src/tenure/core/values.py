@@ -11,7 +11,7 @@ from typing import Final
 from tenure.core.names import shown
 from tenure.errors import Invalid
 
-__all__ = ["SEQ_MAX", "check_flag", "check_seqs", "check_whole", "check_within"]
+__all__ = ["SEQ_MAX", "check_flag", "check_reaches", "check_seqs", "check_whole", "check_within"]
 
 SEQ_MAX: Final = 2**64 - 1
 
@@ -35,6 +35,12 @@ def check_within(value: object, field: str, *, least: int, most: int) -> int:
     if type(value) is int and least <= value <= most:
         return value
     raise Invalid(f"{field} must be a whole number from {least} to {most}; got {shown(value)}", field=field)
+
+
+def check_reaches(reaches: object) -> None:
+    """Raise Invalid for what is neither None nor a function that tells which names a caller reaches."""
+    if reaches is not None and not callable(reaches):
+        raise Invalid(f"reaches must be a function of a name; got {shown(reaches)}")
 
 
 def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:

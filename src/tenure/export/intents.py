@@ -45,7 +45,7 @@ class Intents:
 
     def __init__(self, path: Path) -> None:
         is_new = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if is_new:
             os.posix_fallocate(self._file, 0, 2 * _SLOT_BYTES)
             os.fsync(self._file)

@@ -1,6 +1,7 @@
 """The app: a table of routes, and the way from a request to a result.
 
-Deny by default: a route names the scopes it needs, and one that names none is open. No exception leaves ``handle``.
+Deny by default: a route names the scopes it needs, and one that names none is open. A request is admitted by its head,
+before its body is read, and answered when it is whole. No exception leaves either step.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from tenure.errors import (
     Overloaded,
     TenureError,
 )
-from tenure.http.keys import Key
-from tenure.http.message import Later, Request, Response, Result
+from tenure.http.keys import Key, KeyRing
+from tenure.http.limits import WireLimits
+from tenure.http.message import Body, Later, Request, Response, Result
 
-__all__ = ["App", "Call", "Handler", "Observe", "Route", "error_response"]
+__all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
 
 log = logging.getLogger("tenure.http")
 
@@ -57,18 +59,39 @@ _PATH_KEPT_MAX = 256
 
 
 class Call:
-    """A request that found its route. ``names`` are the parts of the path that the route left open.
+    """A request that found its route, from its head to its answer: what the wire knows as an Admission.
 
-    ``key`` is the key it came with and ``key_id`` a name for it that is no secret; None and "" where there are no keys.
+    ``names`` are the parts of the path that the route left open. ``key`` is the key it came with and ``key_id`` a name
+    for it that is no secret; None and "" where there are no keys. ``ring`` are the keys that were valid when it was
+    admitted; ``app``, ``route`` and ``body_bytes_max`` are there from its admission on.
     """
 
-    __slots__ = ("key", "key_id", "names", "request")
+    __slots__ = ("app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
+
+    app: App
+    route: Route
+    body_bytes_max: int
 
     def __init__(self, request: Request, names: dict[str, str]) -> None:
         self.request = request
         self.names = names
         self.key: Key | None = None
         self.key_id = ""
+        self.ring: KeyRing | None = None
+
+    @property
+    def account(self) -> str:
+        """Who its bytes are charged to: the key, or without one the address."""
+        return self.key_id or self.request.client
+
+    def lapsed(self) -> Response | None:
+        """The refusal, where its key is not good any more; None where it is."""
+        return self.app.lapsed(self.route, self)
+
+    def answer(self, body: Body) -> Result:
+        """Answer it, now that its body is there."""
+        self.request.complete(body)
+        return self.app.answer(self.route, self)
 
 
 Handler = Callable[[Any, Call], Result]
@@ -79,7 +102,8 @@ class Route(msgspec.Struct, frozen=True):
     """One method on one path. ``:name`` in the pattern stands for one segment.
 
     ``scopes`` are those a key needs; an empty set is open to everybody. ``body`` is the schema of the request,
-    ``reply`` a name for the documentation; ``sse`` marks a stream, which alone may carry its token in the query.
+    ``reply`` a name for the documentation; ``sse`` marks a stream, which alone may carry its token in the query;
+    ``bulk`` one whose body may be as large as ``body_bytes_max`` and not only as ``command_bytes_max``.
     """
 
     method: str
@@ -89,14 +113,18 @@ class Route(msgspec.Struct, frozen=True):
     body: type[msgspec.Struct] | None = None
     summary: str = ""
     sse: bool = False
+    bulk: bool = False
+
+
+Check = Callable[[Route, Call], None]
 
 
 class App:
     """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
 
-    ``admit`` is asked before a handler runs and raises Denied; it knows keys, scopes and prefixes. ``track`` is given
-    what the handler answers, and may count what stays open. ``observe`` is told of every status, with the route where
-    one was found.
+    Three checks raise what refuses a call: ``admit`` when its head is there, ``start`` before its handler runs, and
+    ``recheck`` while its body comes, which asks only whether its key is still good. ``track`` is given what the handler
+    answers, and may count what stays open. ``observe`` is told of every status, with the route where one was found.
     """
 
     def __init__(
@@ -104,13 +132,20 @@ class App:
         context: Any,
         routes: Iterable[Route],
         *,
-        admit: Callable[[Route, Call], None] | None = None,
+        limits: WireLimits | None = None,
+        admit: Check | None = None,
+        recheck: Check | None = None,
+        start: Check | None = None,
         track: Callable[[Call, Result], Result] | None = None,
         observe: Observe | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
+        limits = limits or WireLimits()
+        self._command_bytes_max, self._bulk_bytes_max = limits.command_bytes_max, limits.body_bytes_max
         self._admit = admit
+        self._recheck = recheck
+        self._start = start
         self._track = track
         self._observe = observe
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
@@ -123,14 +158,44 @@ class App:
             else:
                 self._exact[pattern] = methods
 
-    def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
-        """Answer a request. What goes wrong becomes an error body; nothing is raised."""
+    def admit_whole(self, request: Request) -> Call | Response:
+        """Admit a request that has its body already, as a caller in this process has it. Nothing is raised."""
+        admitted = self.admit(request)
+        if isinstance(admitted, Call) and len(request.body) > admitted.body_bytes_max:
+            return error_response(too_large("the body", admitted.body_bytes_max), request)
+        return admitted
+
+    def admit(self, request: Request) -> Call | Response:
+        """Admit a request by its head, or refuse it with an error body. Nothing is raised."""
         route: Route | None = None
-        result: Result
         try:
             route, call = self._find(request)
             if self._admit is not None:
                 self._admit(route, call)
+            call.app, call.route = self, route
+            call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
+            return call
+        except TenureError as error:
+            return self._observed(route, request, error_response(error, request))
+        except Exception:
+            return self._observed(route, request, _unexpected(request))
+
+    def lapsed(self, route: Route, call: Call) -> Response | None:
+        """The refusal of an admitted call whose key is not good any more; None where it is."""
+        try:
+            if self._recheck is not None:
+                self._recheck(route, call)
+        except TenureError as error:
+            return self._observed(route, call.request, error_response(error, call.request))
+        return None
+
+    def answer(self, route: Route, call: Call) -> Result:
+        """Answer an admitted call whose request is whole. What goes wrong becomes an error body; nothing is raised."""
+        request = call.request
+        result: Result
+        try:
+            if self._start is not None:
+                self._start(route, call)
             result = route.handler(self.context, call)
             if self._track is not None:
                 result = self._track(call, result)
@@ -148,6 +213,11 @@ class App:
             return result
         return self._guard(route, request, result)
 
+    def _observed(self, route: Route | None, request: Request, response: Response) -> Response:
+        if self._observe is not None:
+            self._observe(route, request, response.status)
+        return response
+
     async def _guard(self, route: Route | None, request: Request, work: Coroutine[Any, Any, Response]) -> Response:
         try:
             response = await work
@@ -155,9 +225,7 @@ class App:
             response = error_response(error, request)
         except Exception:
             response = _unexpected(request)
-        if self._observe is not None:
-            self._observe(route, request, response.status)
-        return response
+        return self._observed(route, request, response)
 
     def _find(self, request: Request) -> tuple[Route, Call]:
         known = self._found.get((request.method, request.path))
@@ -228,6 +296,11 @@ def error_response(error: TenureError, request: Request) -> Response:
     if status == 401:
         response.headers.append((b"www-authenticate", b"Bearer"))
     return response
+
+
+def too_large(what: str, limit: int) -> Invalid:
+    """The error of something larger than this server reads; its status is 413 unless another is given."""
+    return Invalid(f"{what} is larger than this server reads: send less at once", code="payload_too_large", max=limit)
 
 
 def _status_of(error: TenureError) -> int:

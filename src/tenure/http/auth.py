@@ -19,7 +19,7 @@ from tenure.http.hosts import HostCheck
 from tenure.http.keys import Key, KeyRing
 from tenure.http.message import Later, Request, Response, Result, Send, Stream
 
-__all__ = ["Gatekeeper", "check_name", "visible"]
+__all__ = ["Gatekeeper", "check_name", "may_configure", "visible"]
 
 # Parts of a path that name no topic and no router. Everything else in a path is held to the prefixes.
 _NOT_NAMES: Final = frozenset({"seq", "wid"})
@@ -32,13 +32,18 @@ def check_name(call: Call, name: str) -> None:
         raise Denied("this key does not reach that name: use one whose prefixes do")
 
 
+def may_configure(call: Call) -> bool:
+    """Whether the caller may decide what a topic is: create one with a config, or change it."""
+    return call.key is None or "admin" in call.key.scopes
+
+
 def visible(call: Call, name: str) -> bool:
     """Whether a listing may show the caller this name."""
     return call.key is None or call.key.allows(name)
 
 
 class Gatekeeper:
-    """Given to an App as ``admit`` and ``track``.
+    """Given to an App as ``admit``, ``recheck``, ``start`` and ``track``.
 
     An empty ring means that there are no keys: then everybody may do everything, and the Host is checked instead. The
     caps per key hold for servers with keys; 0 turns a cap off.
@@ -61,18 +66,25 @@ class Gatekeeper:
         self.streams_per_key_max = streams_per_key_max
         self.streams_max = streams_max
         self._tasks: dict[asyncio.Task[Any], str] = {}
+        self._waits: dict[asyncio.Task[Any], str] = {}
 
     @property
     def streams_open(self) -> int:
         return self.streams.total()
 
     def replace(self, ring: KeyRing) -> None:
-        """Take new keys from now on; streams of keys that are gone, or may do less than before, are ended."""
+        """Take new keys from now on. Of keys that are gone, or may do less than before, streams are ended and long
+        polls are answered 401; a body on its way is refused by the wire, which asks `recheck`.
+        """
         kept = {(key.id, key.scopes, key.prefixes) for key in ring.keys}
         gone = {key.id for key in self.ring.keys if (key.id, key.scopes, key.prefixes) not in kept}
         self.ring = ring
         for task, key_id in list(self._tasks.items()):
             if key_id in gone:
+                task.cancel()
+        for task, key_id in list(self._waits.items()):
+            if key_id in gone:
+                del self._waits[task]
                 task.cancel()
 
     async def streams_ended(self, timeout_s: float) -> None:
@@ -81,11 +93,31 @@ class Gatekeeper:
             await asyncio.wait(list(self._tasks), timeout=timeout_s)
 
     def admit(self, route: Route, call: Call) -> None:
-        """Let a call through to its handler, or raise Denied (401, 403) or Overloaded (429)."""
+        """Let a request go on to its body, or raise Denied (401, 403) or Overloaded (429)."""
         request = call.request
         self.hosts.check(request.headers, navigable=not route.scopes and request.method in ("GET", "HEAD"))
+        if self.ring.keys:
+            self._authorize(route, call)
+        call.ring = self.ring
+        if call.key is not None or route.sse:
+            self._check_caps(route, call)
+
+    def recheck(self, route: Route, call: Call) -> None:
+        """Raise Denied where the keys have changed since the call was admitted and its own is not good any more."""
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+
+    def start(self, route: Route, call: Call) -> None:
+        """Let an admitted call through to its handler: since its head was read, its key may have been taken away and
+        others may have filled the caps. Raises as `admit` does.
+        """
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+        self._check_caps(route, call)
+
+    def _authorize(self, route: Route, call: Call) -> None:
         if route.scopes and self.ring:
-            key = self._key_of(route, request)
+            key = self._key_of(route, call.request)
             if not route.scopes <= key.scopes:
                 missing = sorted(route.scopes - key.scopes)
                 raise Denied(f"this key lacks the scope {' and '.join(missing)}", missing=missing)
@@ -93,7 +125,11 @@ class Gatekeeper:
             for part, name in call.names.items():
                 if part not in _NOT_NAMES:
                     check_name(call, name)
-            _check_cap(self.requests[key.id], self.requests_per_key_max, "requests_per_key_max")
+        call.ring = self.ring
+
+    def _check_caps(self, route: Route, call: Call) -> None:
+        if call.key is not None:
+            _check_cap(self.requests[call.key_id], self.requests_per_key_max, "requests_per_key_max")
         if route.sse:
             _check_cap(self.streams_open, self.streams_max, "streams_max")
             if call.key is not None:
@@ -137,10 +173,27 @@ class Gatekeeper:
             answer.gate.wait(answer.batch, answer.level).add_done_callback(place.settled)
 
     async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        response = await work
+        response = await (work if call.key is None else self._while_allowed(call, work))
         if response.stream is not None:
             response.stream = self._counted(call, response.stream)
         return response
+
+    async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        """Wait for what a call waits for, as long as its key is good. Raises Denied once it is not."""
+        if call.ring is not self.ring and call.key not in self.ring.keys:  # before the first step
+            raise _taken_away()
+        task = asyncio.current_task()
+        assert task is not None
+        self._waits[task] = call.key_id
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if task in self._waits:
+                raise
+            task.uncancel()
+            raise _taken_away() from None
+        finally:
+            self._waits.pop(task, None)
 
     def _counted(self, call: Call, stream: Stream) -> Stream:
         place = _Place(self.streams, call.key_id)
@@ -226,9 +279,18 @@ class _Work(Coroutine[Any, Any, Response]):
         self.close()
 
 
+def _taken_away() -> Denied:
+    return Denied("this key was taken away, or may do less than before: ask with one that is good", code="unauthorized")
+
+
 def _check_cap(count: int, maximum: int, limit: str) -> None:
     if 0 < maximum <= count:
-        raise Overloaded(f"{count} are open already: close one, or try again", limit=limit, max=maximum)
+        what = "streams" if limit.startswith("streams") else "requests"
+        raise Overloaded(
+            f"{count} {what} are open already: close one, try again later, or raise the server's setting {limit}",
+            limit=limit,
+            max=maximum,
+        )
 
 
 def _bearer(request: Request) -> str | None:

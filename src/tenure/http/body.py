@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get
 import msgspec
 
 from tenure.errors import Invalid
-from tenure.http.message import Request
+from tenure.http.message import Body, Request
 
-__all__ = ["U64_MAX", "Reader", "check_json", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
+__all__ = ["U64_MAX", "Reader", "check_media", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
 
 U64_MAX: Final = 2**64 - 1
 _MESSAGE_CHARS_MAX: Final = 300
@@ -46,7 +46,9 @@ class Reader(Generic[S]):
         body = request.body
         if not body and self._optional:
             return self._decode(b"{}")
-        check_json(request)
+        check_media(request)
+        if not is_plain_json(body):
+            raise Invalid("the body is not valid UTF-8")
         try:
             parsed = self._decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -61,14 +63,14 @@ class Reader(Generic[S]):
             self._check_twice(body)
         return parsed
 
-    def _check_twice(self, body: bytes) -> None:
+    def _check_twice(self, body: Body) -> None:
         field = twice(body, self.schema)
         if field is not None:
             raise Invalid(f"{field} is given twice: give it once", field=field)
 
 
-def check_json(request: Request) -> None:
-    """Raise Invalid unless the body is plain JSON text in UTF-8, by what its headers say and by its bytes."""
+def check_media(request: Request) -> None:
+    """Raise Invalid unless the body is plain JSON by what its headers say."""
     headers = request.headers
     if request.body or "content-type" in headers:
         kind = headers.get("content-type", "")
@@ -76,11 +78,9 @@ def check_json(request: Request) -> None:
             raise Invalid("send the body with content-type: application/json", code="unsupported_media_type")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Invalid("send the body without content-encoding", code="unsupported_media_type")
-    if not is_plain_json(request.body):
-        raise Invalid("the body is not valid UTF-8")
 
 
-def is_plain_json(body: bytes) -> bool:
+def is_plain_json(body: Body) -> bool:
     """Whether the bytes are UTF-8; a decoder that keeps raw slices does not look."""
     if body.isascii():
         return True
@@ -136,7 +136,7 @@ def struct_names(schema: type[msgspec.Struct]) -> set[str]:
     return names
 
 
-def twice(body: bytes | str, schema: type[msgspec.Struct]) -> str | None:
+def twice(body: Body | str, schema: type[msgspec.Struct]) -> str | None:
     """The first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
     text = body if isinstance(body, str) else body.decode()
     try:
@@ -164,10 +164,12 @@ def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
             if name in seen:
                 yield f"{path}{name}"
             seen.add(name)
-            yield from _twice(value, below, f"{path}{name}.")
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, below, f"{path}{name}.")
     elif isinstance(given, list):
         for index, value in enumerate(given):
-            yield from _twice(value, kind, f"{path[:-1]}[{index}].")
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, kind, f"{path[:-1]}[{index}].")
 
 
 @cache

@@ -6,29 +6,21 @@ import asyncio
 from collections.abc import Callable
 from email.utils import formatdate
 from time import time
-from typing import Protocol
 
 import msgspec
 
+from tenure.http.bodies import Bodies
+from tenure.http.connection import Connection
 from tenure.http.limits import WireLimits
+from tenure.http.silent import Silent
+from tenure.http.unsent import Holder, Unsent
 
-__all__ = ["Connection", "Connections", "Counts"]
+__all__ = ["Connections", "Counts", "over_cap_max"]
 
 
-class Connection(Protocol):
-    """A connection as its registry sees it."""
-
-    def tick(self, now_s: float) -> None:
-        """Look at your deadlines."""
-
-    def drain(self) -> None:
-        """Finish what is in flight, end streams, take nothing new, close."""
-
-    def abandon(self) -> None:
-        """Answer at once what is still waiting, that the server stops, and close."""
-
-    def abort(self) -> None:
-        """Close without another byte."""
+def over_cap_max(connections_max: int) -> int:
+    """How many connections beyond the cap are answered that there is no room; others are closed without a word."""
+    return 16 + connections_max // 16
 
 
 class Counts(msgspec.Struct):
@@ -37,6 +29,7 @@ class Counts(msgspec.Struct):
     accepted: int = 0
     requests: int = 0
     over_cap: int = 0
+    silent_cut: int = 0
     refused: int = 0
     timed_out: int = 0
     slow_readers: int = 0
@@ -52,7 +45,9 @@ class Connections:
     def __init__(self, limits: WireLimits, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.limits = limits
         self.counts = Counts()
-        self.body_bytes = 0
+        self.bodies = Bodies(limits)
+        self.unsent = Unsent(limits)
+        self._silent = Silent(limits)
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
@@ -90,19 +85,44 @@ class Connections:
     def _stamp(self) -> None:
         self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
 
-    def add(self, connection: Connection) -> bool | None:
-        """Take a connection in. False: over the cap, tell it and close it; None: far over the cap, just close it."""
+    def add(self, connection: Connection, peer: str) -> bool:
+        """Take in a connection that was just accepted; it is silent until `heard`. Where there are too many, the one
+        that has been silent for longest is cut. Returns False where there is no room: tell it, and close it.
+        """
         self.counts.accepted += 1
-        room = self.connections_max - len(self._open)
-        if room <= 0:
-            self.counts.over_cap += 1
-            if -room >= 16 + self.connections_max // 16:
-                return None
+        full = len(self._open) >= self.connections_max
+        has_room = not full or self.cut_silent()
         self._open.add(connection)
-        return room > 0
+        surplus = self._silent.add(connection, peer)
+        if surplus is not None:
+            self._cut(surplus)
+        self.counts.over_cap += not has_room
+        return has_room
+
+    def cut_silent(self) -> bool:
+        """Cut the connection that has been silent for longest; False where none is silent."""
+        oldest = self._silent.oldest()
+        if oldest is not None:
+            self._cut(oldest)
+        return oldest is not None
+
+    def _cut(self, silent: Connection) -> None:
+        self.counts.silent_cut += 1
+        self._silent.discard(silent)
+        silent.abort()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many beyond the cap that not even a refusal is sent any more."""
+        return len(self._open) >= self.connections_max + over_cap_max(self.connections_max) and not self._silent
+
+    def heard(self, connection: Connection) -> None:
+        """A connection has sent its first whole head: it is not silent any more."""
+        self._silent.discard(connection)
 
     def discard(self, connection: Connection) -> None:
         """A connection is gone."""
+        self._silent.discard(connection)
         self._open.discard(connection)
         if not self._open:
             self._emptied.set()
@@ -111,10 +131,11 @@ class Connections:
         """A connection turned out to speak another protocol."""
         self._open.discard(old)
         self._open.add(new)
+        self._silent.replace(old, new)
 
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether a body of this size may be read now."""
-        return self.body_bytes + body_bytes <= self.limits.bodies_bytes_max
+    def note_unsent(self, holder: Holder) -> None:
+        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        self.counts.slow_readers += self.unsent.note(holder, self.now_s)
 
     async def drain(self, deadline_s: float) -> bool:
         """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tenure.broker.broker import Broker
 from tenure.broker.opening import Replay
 from tenure.errors import Closed
+from tenure.http.append import AppendLimits
 from tenure.http.settings import ServerSettings
+from tenure.http.turns import Turns
 
 if TYPE_CHECKING:
     from tenure.http.prometheus import Exposition
+    from tenure.http.shares import Shares
 
 __all__ = ["Context"]
 
@@ -31,7 +34,10 @@ class Context:
         self.replay = replay
         self.draining = False
         self.exposition: Exposition | None = None
+        self.shares: Shares | None = None
         self.openapi: Callable[[], bytes] | None = None
+        self.append_limits = _append_limits(self.settings)
+        self.turns = Turns(self.settings.limits.turn_ms)
         self.extras: dict[str, Any] = {}
         self._started = monotonic()
 
@@ -61,3 +67,15 @@ class Context:
     def uptime_ms(self) -> int:
         """How long this server has been there."""
         return int((monotonic() - self._started) * 1000)
+
+
+def _append_limits(settings: ServerSettings) -> AppendLimits:
+    engine, limits = settings.engine, settings.limits
+    return AppendLimits(
+        records_max=engine.records_max,
+        record_bytes_max=engine.record_bytes_max,
+        append_fields_bytes_max=limits.append_fields_bytes_max,
+        record_fields_bytes_max=limits.record_fields_bytes_max,
+        record_fields_max=limits.record_fields_max,
+        append_whole_bytes_max=limits.append_whole_bytes_max,
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -27,15 +28,25 @@ __all__ = ["Hub", "Place"]
 _ROW_BYTES: Final = 200
 _TAKE_ROWS: Final = 256
 _GAP: Final = b"gap"
+Reaches = Callable[[str], bool]
 _REST_S: Final = 0.02
 """A row that comes alone is passed on at once, and what follows it soon goes together: thousands of rows a second are
 fifty wakes here, fifty writes for each reader and fifty pieces for it to take in."""
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
+    """One row, encoded; ``dest`` is the other topic that it names, if it does."""
+
     topic: str
     event: bytes
     data: bytes
+    dest: str | None = None
+
+    def shown(self, reaches: Reaches) -> bytes:
+        """The row for a reader, without the name of a topic that it does not reach."""
+        if self.dest is None or reaches(self.dest):
+            return self.data
+        return encode({name: value for name, value in msgspec.json.decode(self.data).items() if name != "dest"})
 
 
 class Hub:
@@ -63,10 +74,10 @@ class Hub:
         """The number of the oldest row that is kept."""
         return self._next - len(self._rows)
 
-    def open(self, topic: str, *, after: int | None = None) -> Place:
-        """Follow a topic from now on, or from behind a row."""
+    def open(self, topic: str, *, after: int | None = None, reaches: Reaches = lambda name: True) -> Place:
+        """Follow a topic from now on, or from behind a row. ``reaches`` tells which other topics may be named."""
         self._start()
-        place = Place(self, topic, position=self._next if after is None else after + 1)
+        place = Place(self, topic, position=self._next if after is None else after + 1, reaches=reaches)
         self._places.setdefault(topic, set()).add(place)
         return place
 
@@ -109,13 +120,13 @@ class Hub:
         if not self._places and self._pumping is not None and self._stop is None:
             self._stop = asyncio.get_running_loop().call_later(self._linger_s, self._end)
 
-    def take(self, topic: str, position: int) -> tuple[list[bytes], int]:
+    def take(self, topic: str, position: int, *, reaches: Reaches) -> tuple[list[bytes], int]:
         """Frames of a topic from a position on, and the position behind them."""
         frames: list[bytes] = []
         while position < self._next and len(frames) < _TAKE_ROWS:
             row = self._rows[position - self._next]
             if row.topic == topic:
-                frames.append(sse.frame(row.event, row.data, event_id=self.row_id(position)))
+                frames.append(sse.frame(row.event, row.shown(reaches), event_id=self.row_id(position)))
             elif row.event == _GAP:
                 frames.append(self.gap(topic, "overrun", number=position))
             position += 1
@@ -156,7 +167,7 @@ class Hub:
         self._wake(*self._places)
 
     def _keep(self, row: Lifecycle) -> None:
-        self._add(_Row(row.topic, row.event.encode(), encode(row)))
+        self._add(_Row(row.topic, row.event.encode(), encode(row), row.dest))
         self._wake(row.topic)
 
     def _add(self, row: _Row) -> None:
@@ -175,13 +186,14 @@ class Hub:
 class Place:
     """One reader's place among the rows."""
 
-    __slots__ = ("_hub", "_position", "arrival", "topic")
+    __slots__ = ("_hub", "_position", "_reaches", "arrival", "topic")
 
-    def __init__(self, hub: Hub, topic: str, *, position: int) -> None:
+    def __init__(self, hub: Hub, topic: str, *, position: int, reaches: Reaches) -> None:
         self.topic = topic
         self.arrival = asyncio.Event()
         self._hub = hub
         self._position = position
+        self._reaches = reaches
 
     def take(self) -> list[bytes]:
         """What has come since the last call, as frames; a gap comes first. Raises Closed once the broker is."""
@@ -190,7 +202,7 @@ class Place:
             reason = "restarted" if self._position <= 0 else "overrun"
             self._position = self._hub.first
             frames.append(self._hub.gap(self.topic, reason, number=self._position - 1))
-        rows, self._position = self._hub.take(self.topic, self._position)
+        rows, self._position = self._hub.take(self.topic, self._position, reaches=self._reaches)
         if not rows and not frames and self._hub.closed:
             raise Closed("the server stops: connect again", code="shutting_down")
         return frames + rows

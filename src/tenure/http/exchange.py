@@ -10,26 +10,53 @@ from typing import Any
 
 from tenure.errors import Closed, Indeterminate, TenureError
 from tenure.http.app import error_response
-from tenure.http.message import Later, Request, Response, Result, Send, Stream
+from tenure.http.bodies import Charge
+from tenure.http.message import Admission, Body, Later, Request, Response, Send, Stream
 
-__all__ = ["Done", "Handle", "Pending", "carry_out", "fault_response", "run_stream"]
+__all__ = ["Done", "Exchange", "Pending", "carry_out", "fault_response", "run_stream"]
 
 log = logging.getLogger("tenure.http")
 
-Handle = Callable[[Request], Result]
-"""The seam between the wire and what is behind it: an App's ``handle``, or anything of that shape."""
 Done = Callable[[Response], None]
 Pending = asyncio.Future[Any]
 """What an answer waits for. A Task is work that ends when its peer goes; a plain future is durability: it does not."""
 
 
-def carry_out(handle: Handle, request: Request, done: Done) -> Response | Pending:
+class Exchange:
+    """One HTTP/1.1 request and what becomes of it.
+
+    ``admission`` is None for one that was refused at its head: its ``response`` is there from the start. ``charge`` is
+    what its body was charged; None where it has none.
+    """
+
+    __slots__ = ("admission", "body", "charge", "keep_alive", "old", "pending", "request", "response")
+
+    def __init__(self, request: Request, *, keep_alive: bool, old: bool) -> None:
+        self.request = request
+        self.keep_alive = keep_alive
+        self.old = old
+        self.admission: Admission | None = None
+        self.body: Body = b""
+        self.charge: Charge | None = None
+        self.response: Response | None = None
+        self.pending: Pending | None = None
+
+    def release(self) -> None:
+        """Let go of the body: it is answered, or nobody waits for it any more."""
+        charge, self.charge = self.charge, None
+        if charge is not None:
+            self.body = b""
+            charge.release()
+
+
+def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pending:
     """Answer a request: at once, or later through ``done``, which is called once and never from in here.
 
     A write that waits for durability costs a callback, not a task; only a coroutine gets a task. Nothing is raised.
     """
+    request = admission.request
     try:
-        result = handle(request)
+        result = admission.answer(body)
     except Exception:
         return fault_response(request)
     if type(result) is Response:

@@ -23,13 +23,14 @@ class Flood(Exception):
 class FrameMeter:
     """Allows ``h2_control_frames_max`` frames without content at once; the allowance grows back with time and use."""
 
-    __slots__ = ("_control", "_head", "_limits", "_skip", "block_open")
+    __slots__ = ("_block_bytes", "_control", "_head", "_limits", "_skip", "block_open")
 
     def __init__(self, limits: WireLimits) -> None:
         self._limits = limits
         self._head = b""
         self._skip = len(PREFACE)
         self._control = 0.0
+        self._block_bytes = 0
         self.block_open = False
         """Whether a header block has begun and not ended."""
 
@@ -54,6 +55,9 @@ class FrameMeter:
     def _count(self, kind: int, flags: int, length: int) -> None:
         if kind in (_HEADERS, _CONTINUATION):
             self.block_open = not flags & _END_HEADERS
+            self._block_bytes = length if kind == _HEADERS else self._block_bytes + length
+            if self._block_bytes > self._limits.header_bytes_max + self._limits.target_bytes_max:
+                raise Flood("a header block is longer than the headers may be")
         if kind == _HEADERS or (kind == _DATA and (length or flags & _END_STREAM)):
             return
         self._control += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,17 +25,20 @@ from h2.events import (
     RequestReceived,
     StreamEnded,
     StreamReset,
+    TrailersReceived,
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run_stream
+from tenure.http.exchange import Pending, carry_out, fault_response, run_stream
+from tenure.http.h2_head import BadHead, check_head, check_trailers
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
-from tenure.http.message import Request, Response
-from tenure.http.wire import BODILESS, Refused, is_sound
+from tenure.http.message import Admit, Request, Response
+from tenure.http.pace import Pace
+from tenure.http.wire import BODILESS, Refused, all_headers, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
 
@@ -46,19 +50,23 @@ _SLICE_BYTES = 16 * 1024
 class Http2Protocol(asyncio.Protocol):
     """One connection. It takes over a transport whose first bytes were HTTP/2's."""
 
-    def __init__(self, handle: Handle, registry: Connections, *, client: str) -> None:
-        self._handle = handle
+    def __init__(self, admit: Admit, registry: Connections, *, client: str) -> None:
+        self._admit = admit
         self._registry = registry
         self._client = client
         self._meter = FrameMeter(registry.limits)
         self._h2 = _connection(registry)
         self._streams: dict[int, Http2Stream] = {}
-        self._stalled_since_s: float | None = None
-        self._stalled_allowed_s = 0.0
+        self._stalled = False
+        self._out_pace: Pace | None = None
+        self._written_bytes = 0
+        self._out_bytes = 0
+        self._noted = False
+        self._waiting: deque[Http2Stream] = deque()
+        self._settling = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
         self._over = False
-        self._closing_since_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -71,6 +79,7 @@ class Http2Protocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
         self._registry.discard(self)
+        self._registry.unsent.forget(self)
         for stream in list(self._streams.values()):
             self._drop(stream)
 
@@ -78,18 +87,16 @@ class Http2Protocol(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        limits = self._registry.limits
-        self._stalled_since_s = self._registry.now_s
-        size = self._transport.get_write_buffer_size()
-        self._stalled_allowed_s = limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+        self._stalled, self._out_pace = True, Pace(self._registry.now_s, self.taken_bytes())
         self._transport.pause_reading()
+        self._note()
 
     def resume_writing(self) -> None:
-        self._stalled_since_s = None
+        self._stalled = False
         if not self._over:
             self._transport.resume_reading()
             self._pump_all()
-            self._send_out()
+            self._settle()
 
     # Reading.
 
@@ -108,12 +115,15 @@ class Http2Protocol(asyncio.Protocol):
         except ProtocolError:
             self._registry.counts.refused += 1
             self._close(None)
+        except BadHead:
+            self._registry.counts.refused += 1
+            self._close(ErrorCodes.PROTOCOL_ERROR)
         except Exception:
             log.exception("an HTTP/2 connection failed")
             self.abort()
         else:
             self._note_block()
-            self._send_out()
+            self._settle()
 
     def _note_block(self) -> None:
         if not self._meter.block_open:
@@ -127,10 +137,13 @@ class Http2Protocol(asyncio.Protocol):
                 self._on_request(event)
             case DataReceived():
                 self._on_data(event)
+            case TrailersReceived():
+                check_trailers(event.headers)
             case StreamEnded(stream_id=number):
                 stream = self._streams.get(number)
                 if stream is not None and stream.receiving:
-                    self._start(stream)
+                    stream.receiving = False
+                    self._waiting.append(stream)
             case StreamReset(stream_id=number) if number in self._streams:
                 self._drop(self._streams[number])
             case WindowUpdated(stream_id=number) if number in self._streams:
@@ -141,6 +154,8 @@ class Http2Protocol(asyncio.Protocol):
                 self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
+        check_head(event.headers)
+        self._registry.heard(self)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
@@ -148,8 +163,19 @@ class Http2Protocol(asyncio.Protocol):
         stream = self._streams[event.stream_id] = Http2Stream(event.stream_id, self._registry)
         try:
             stream.read_head(event.headers)
+            self._admit_head(stream, bodiless=event.stream_ended is not None)
         except Refused as refused:
             self._refuse(stream, refused)
+
+    def _admit_head(self, stream: Http2Stream, *, bodiless: bool) -> None:
+        """Have the head admitted before anything of the body is kept. Raises Refused."""
+        outcome = self._admit(stream.request(self._client))
+        if not isinstance(outcome, Response):
+            stream.expect_body(outcome)
+        elif bodiless or stream.passes_over:
+            stream.refusal = outcome
+        else:
+            self._answer(stream, outcome)
 
     def _on_data(self, event: DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -166,7 +192,12 @@ class Http2Protocol(asyncio.Protocol):
 
     def _start(self, stream: Http2Stream) -> None:
         self._registry.counts.requests += 1
-        outcome = carry_out(self._handle, stream.request(self._client), partial(self._answer, stream))
+        body = stream.body()
+        if stream.admission is None:
+            assert stream.refusal is not None
+            self._answer(stream, stream.refusal)
+            return
+        outcome = carry_out(stream.admission, body, partial(self._answer, stream))
         if type(outcome) is Response:
             self._answer(stream, outcome)
         else:
@@ -181,7 +212,7 @@ class Http2Protocol(asyncio.Protocol):
         stream.release_body()
         with self._living(stream):
             self._respond(stream, response)
-        self._send_out()
+        self._settle()
 
     @contextmanager
     def _living(self, stream: Http2Stream) -> Iterator[None]:
@@ -203,7 +234,7 @@ class Http2Protocol(asyncio.Protocol):
         elif bare or not response.body:
             self._finish(stream)
         else:
-            stream.out += response.body
+            self._put(stream, response.body)
             stream.ended = True
             self._pump(stream)
 
@@ -213,13 +244,13 @@ class Http2Protocol(asyncio.Protocol):
             head.append((b"content-type", response.content_type))
             if response.stream is None:
                 head.append((b"content-length", b"%d" % len(response.body)))
-        return head + [(name.lower(), value) for name, value in response.headers]
+        return head + [(name.lower(), value) for name, value in all_headers(response)]
 
     async def _send(self, stream: Http2Stream, data: bytes) -> None:
         if not stream.gone:
-            stream.out += data
+            self._put(stream, data)
             self._pump(stream)
-            self._send_out()
+            self._settle()
         await stream.room()
 
     async def _run(self, stream: Http2Stream, running: Coroutine[Any, Any, bool]) -> None:
@@ -231,7 +262,39 @@ class Http2Protocol(asyncio.Protocol):
             self._pump(stream)
         else:
             self._reset(stream, ErrorCodes.INTERNAL_ERROR)
+        self._settle()
+
+    def _put(self, stream: Http2Stream, data: bytes) -> None:
+        stream.out.put(data)
+        self._out_bytes += len(data)
+
+    def _settle(self) -> None:
+        """Start requests that the peer has made room for by taking its answers, and send what there is to send."""
+        if self._settling:
+            return
+        self._settling = True
+        while self._waiting and self._out_bytes <= self._registry.limits.unsent_bytes_max:
+            stream = self._waiting.popleft()
+            if not stream.gone and not stream.opened:
+                self._start(stream)
+        self._settling = False
         self._send_out()
+        self._note()
+
+    def _note(self) -> None:
+        """Have what is kept for the peer counted with what all others have not taken."""
+        keeps = not self._over and self.unsent_bytes() > 0
+        if keeps or self._noted:
+            self._noted = keeps
+            self._registry.note_unsent(self)
+
+    def unsent_bytes(self) -> int:
+        """Return how many bytes are kept for the peer."""
+        return self._out_bytes + self._transport.get_write_buffer_size()
+
+    def taken_bytes(self) -> int:
+        """Return how many bytes the peer has taken since it connected."""
+        return self._written_bytes - self._transport.get_write_buffer_size()
 
     def _pump_all(self) -> None:
         for stream in list(self._streams.values()):
@@ -241,18 +304,20 @@ class Http2Protocol(asyncio.Protocol):
     def _pump(self, stream: Http2Stream) -> None:
         """Send what the peer's windows and the socket let through; end the stream where that was all."""
         with self._living(stream):
-            while stream.out and self._stalled_since_s is None:
+            while stream.out and not self._stalled:
                 size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
                 if size <= 0:
                     break
-                self._h2.send_data(stream.number, bytes(stream.out[:size]))
-                del stream.out[:size]
+                data = stream.out.take(size)
+                self._out_bytes -= len(data)
+                self._h2.send_data(stream.number, data)
+                stream.sent_bytes += len(data)
                 self._meter.credit(2)
                 self._send_out()
             if stream.out:
                 stream.block()
             else:
-                stream.blocked_since_s = None
+                stream.blocked = False
                 if stream.ended and not stream.gone:
                     self._h2.end_stream(stream.number)
                     self._finish(stream)
@@ -274,6 +339,7 @@ class Http2Protocol(asyncio.Protocol):
         self._streams.pop(stream.number, None)
         stream.gone = True
         stream.release_body()
+        self._out_bytes -= len(stream.out)
         stream.out.clear()
         if isinstance(stream.pending, asyncio.Task) and stream.pending is not asyncio.current_task():
             stream.pending.cancel()
@@ -284,6 +350,7 @@ class Http2Protocol(asyncio.Protocol):
     def _send_out(self) -> None:
         data = self._h2.data_to_send()
         if data and not self._transport.is_closing():
+            self._written_bytes += len(data)
             self._transport.write(data)
 
     # Ending.
@@ -322,7 +389,7 @@ class Http2Protocol(asyncio.Protocol):
         for stream in list(self._streams.values()):
             if stream.pending is not None:
                 stream.pending.cancel()
-            elif stream.receiving:
+            elif stream.receiving or not stream.opened:
                 self._reset(stream, ErrorCodes.REFUSED_STREAM)
 
     def tick(self, now_s: float) -> None:
@@ -330,15 +397,14 @@ class Http2Protocol(asyncio.Protocol):
         limits = self._registry.limits
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
+        self._note()
         late_s = now_s - limits.tick_ms / 1000
-        if self._transport.is_closing():
-            if self._closing_since_s is None:
-                self._closing_since_s = now_s
-            elif late_s - self._closing_since_s > limits.write_stall_ms / 1000:
-                self.abort()  # the peer does not take even the last bytes
-        elif self._stalled_since_s is not None:
-            if late_s - self._stalled_since_s > self._stalled_allowed_s:
-                self._registry.counts.slow_readers += 1
+        closing = self._transport.is_closing()
+        if closing or self._stalled:
+            for stream in self._streams.values():
+                stream.pass_over(late_s)
+            if self._taken_too_slowly(late_s):
+                self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
             self._registry.counts.timed_out += 1
@@ -348,20 +414,39 @@ class Http2Protocol(asyncio.Protocol):
         else:
             self._tick_streams(late_s)
 
+    def _taken_too_slowly(self, late_s: float) -> bool:
+        """Whether the peer takes what waits for it in the socket more slowly than it must."""
+        limits, taken_bytes = self._registry.limits, self.taken_bytes()
+        if self._out_pace is None:
+            self._out_pace = Pace(self._registry.now_s, taken_bytes)
+        return self._out_pace.too_slow(
+            late_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
     def _tick_streams(self, late_s: float) -> None:
         for stream in list(self._streams.values()):
-            if stream.blocked_too_long(late_s):
+            if stream.taken_too_slowly(late_s):
                 self._registry.counts.slow_readers += 1
                 self._reset(stream, ErrorCodes.CANCEL)
-            elif stream.overdue(late_s):
-                self._registry.counts.timed_out += 1
-                self._reset(stream, ErrorCodes.CANCEL)
-        self._send_out()
+            elif stream.receiving:
+                self._tick_body(stream, late_s)
+        self._settle()
+
+    def _tick_body(self, stream: Http2Stream, late_s: float) -> None:
+        """Look at a request that is being read."""
+        lapsed = stream.admission.lapsed() if stream.admission is not None else None
+        if lapsed is not None:
+            self._registry.counts.refused += 1
+            self._answer(stream, lapsed)
+        elif stream.body_too_slow(late_s):
+            self._registry.counts.timed_out += 1
+            self._reset(stream, ErrorCodes.CANCEL)
 
 
 def _connection(registry: Connections) -> H2Connection:
     limits = registry.limits
-    connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    configuration = H2Configuration(client_side=False, header_encoding=None, validate_inbound_headers=False)
+    connection = H2Connection(configuration)
     connection.local_settings = Settings(
         client=False,
         initial_values={

@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Iterable
 
 from tenure.errors import Invalid, Overloaded
+from tenure.http.app import too_large
+from tenure.http.bodies import Charge
+from tenure.http.body_parts import BodyParts
 from tenure.http.connections import Connections
 from tenure.http.exchange import Pending
-from tenure.http.message import Request
+from tenure.http.message import Admission, Body, Request, Response
+from tenure.http.out_queue import OutQueue
+from tenure.http.pace import Pace
 from tenure.http.wire import Refused, split_target
 
 __all__ = ["Http2Stream"]
@@ -19,14 +24,18 @@ class Http2Stream:
 
     __slots__ = (
         "_body",
+        "_body_pace",
+        "_charge",
         "_headers",
+        "_length",
         "_method",
+        "_out_pace",
         "_path",
         "_query",
         "_registry",
         "_room",
-        "blocked_allowed_s",
-        "blocked_since_s",
+        "admission",
+        "blocked",
         "body_bytes",
         "ended",
         "gone",
@@ -35,12 +44,15 @@ class Http2Stream:
         "out",
         "pending",
         "receiving",
-        "since_s",
+        "refusal",
+        "sent_bytes",
     )
 
     def __init__(self, number: int, registry: Connections) -> None:
         self.number = number
-        self.since_s = registry.now_s
+        self.admission: Admission | None = None
+        self.refusal: Response | None = None
+        """The answer of a request that was refused at its head, until its small body has been passed over."""
         self.body_bytes = 0
         self.receiving = True
         self.opened = False
@@ -49,12 +61,17 @@ class Http2Stream:
         """Whether its response is complete, in ``out`` or sent."""
         self.gone = False
         self.pending: Pending | None = None
-        self.out = bytearray()
-        self.blocked_since_s: float | None = None
-        self.blocked_allowed_s = 0.0
+        self.out = OutQueue()
+        self.sent_bytes = 0
+        self.blocked = False
+        """Whether the peer has not taken all of ``out``."""
+        self._out_pace: Pace | None = None
+        self._body_pace = Pace(registry.now_s)
+        self._charge: Charge | None = None
+        self._length: int | None = None
         self._registry = registry
         self._room: asyncio.Future[None] | None = None
-        self._body: list[bytes] = []
+        self._body = BodyParts()
         self._headers: dict[str, str] = {}
         self._method = self._path = self._query = ""
 
@@ -62,6 +79,7 @@ class Http2Stream:
         """Take in the headers. Raises Refused."""
         limits = self._registry.limits
         pseudo: dict[bytes, bytes] = {}
+        fields: dict[bytes, list[bytes]] = {}
         total_bytes = lines = 0
         for name, value in pairs:
             lines += 1
@@ -69,13 +87,13 @@ class Http2Stream:
             if name.startswith(b":"):
                 pseudo[name] = value
             else:
-                key, text = name.decode("latin-1"), value.decode("latin-1")
-                self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+                fields.setdefault(name, []).append(value)
         target = pseudo.get(b":path", b"")
         if len(target) > limits.target_bytes_max:
-            raise _too_large("the path and query are longer than this server reads", 414, limits.target_bytes_max)
+            raise _too_large("the target", 414, limits.target_bytes_max)
         if total_bytes > limits.header_bytes_max + limits.target_bytes_max or lines > limits.headers_max:
-            raise _too_large("the headers are larger than this server reads", 431, limits.header_bytes_max)
+            raise _too_large("the head", 431, limits.header_bytes_max)
+        self._headers = {name.decode(): b", ".join(values).decode("latin-1") for name, values in fields.items()}
         self._method = pseudo.get(b":method", b"").decode("latin-1")
         if b":authority" in pseudo:  # h2 has seen to it that there is one, or a host, and that they agree
             self._headers["host"] = pseudo[b":authority"].decode("latin-1")
@@ -86,30 +104,46 @@ class Http2Stream:
         if length is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 20):
                 raise Refused(Invalid("the content-length is no number"))
-            self._check_size(int(length))
+            self._length = int(length)
 
-    def _check_size(self, size: int) -> None:
-        limits = self._registry.limits
-        if size > limits.body_bytes_max:
-            raise _too_large("the body is larger than this server reads", None, limits.body_bytes_max)
-        if not self._registry.has_room(size - self.body_bytes):
-            raise Refused(
-                Overloaded("too many bodies are being read: try later", limit="bodies", max=limits.bodies_bytes_max)
-            )
+    def request(self, client: str) -> Request:
+        """The request as far as its head."""
+        return Request(self._method, self._path, query=self._query, headers=self._headers, client=client)
+
+    def expect_body(self, admission: Admission) -> None:
+        """Make room for the body of an admitted request. Raises Refused."""
+        self.admission = admission
+        if self._length is not None and self._length > admission.body_bytes_max:
+            raise Refused(too_large("the body", admission.body_bytes_max))
+        try:
+            self._charge = Charge(self._registry.bodies, admission.account, announced_bytes=self._length or 0)
+        except Overloaded as full:
+            raise Refused(full) from full
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether a body that is not wanted is so small, by its length, that it may come all the same."""
+        return self._length is not None and self._length <= self._registry.limits.small_body_bytes
 
     def read_body(self, data: bytes) -> None:
         """Take in a part of the body. Raises Refused."""
-        self._check_size(self.body_bytes + len(data))
         self.body_bytes += len(data)
-        self._registry.body_bytes += len(data)
-        self._body.append(data)
+        if self.admission is None or self._charge is None:
+            return
+        if self.body_bytes > self.admission.body_bytes_max:
+            raise Refused(too_large("the body", self.admission.body_bytes_max))
+        try:
+            self._charge.grow(len(data))
+        except Overloaded as full:
+            raise Refused(full) from full
+        self._body.add(data)
 
-    def request(self, client: str) -> Request:
-        """The whole request."""
+    def body(self) -> Body:
+        """The whole body, now that it is there."""
         self.receiving = False
-        body = b"".join(self._body)
-        self._body = []
-        return Request(self._method, self._path, query=self._query, headers=self._headers, body=body, client=client)
+        body = self._body.take()
+        self._body = BodyParts()
+        return body
 
     @property
     def head_only(self) -> bool:
@@ -118,26 +152,39 @@ class Http2Stream:
 
     def release_body(self) -> None:
         """The body is not needed any more."""
-        self._registry.body_bytes -= self.body_bytes
-        self.body_bytes = 0
-        self._body = []
+        self._body = BodyParts()
+        if self._charge is not None:
+            self._charge.release()
 
-    def overdue(self, now_s: float) -> bool:
-        """Whether the body comes too slowly."""
+    def body_too_slow(self, now_s: float) -> bool:
+        """Whether the body comes more slowly than it must; asked on ticks while bytes are read."""
         limits = self._registry.limits
-        allowed_s = limits.body_grace_ms / 1000 + self.body_bytes / limits.body_bytes_per_s_min
-        return self.receiving and now_s - self.since_s > allowed_s
+        return self.receiving and self._body_pace.too_slow(
+            now_s, self.body_bytes, window_ms=limits.body_grace_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
+    def pass_over(self, now_s: float) -> None:
+        """Do not count the time in which nothing was read."""
+        self._body_pace.skip(now_s)
 
     def block(self) -> None:
         """The peer takes no more for now."""
-        if self.blocked_since_s is None:
-            limits = self._registry.limits
-            self.blocked_since_s = self._registry.now_s
-            self.blocked_allowed_s = limits.write_stall_ms / 1000 + len(self.out) / limits.body_bytes_per_s_min
+        if not self.blocked:
+            self.blocked, self._out_pace = True, Pace(self._registry.now_s, self.sent_bytes)
 
-    def blocked_too_long(self, now_s: float) -> bool:
-        """Whether the peer has not taken what was there for too long."""
-        return self.blocked_since_s is not None and now_s - self.blocked_since_s > self.blocked_allowed_s
+    def taken_too_slowly(self, now_s: float) -> bool:
+        """Whether the peer takes the response more slowly than it must."""
+        limits = self._registry.limits
+        return (
+            self.blocked
+            and self._out_pace is not None
+            and self._out_pace.too_slow(
+                now_s,
+                self.sent_bytes,
+                window_ms=limits.write_stall_ms,
+                bytes_per_s_min=limits.body_bytes_per_s_min,
+            )
+        )
 
     async def room(self) -> None:
         """Wait until there is room for more. Raises ConnectionError where the peer is gone."""
@@ -155,5 +202,5 @@ class Http2Stream:
         self._room = None
 
 
-def _too_large(message: str, status: int | None, limit: int) -> Refused:
-    return Refused(Invalid(message, code="payload_too_large", max=limit), status=status)
+def _too_large(what: str, status: int, limit: int) -> Refused:
+    return Refused(too_large(what, limit), status=status)

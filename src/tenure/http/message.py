@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from tenure.broker.answer import Answer
 
-__all__ = ["Headers", "Later", "Request", "Response", "Result", "Send", "Stream"]
+__all__ = ["Admission", "Admit", "Body", "Headers", "Later", "Request", "Response", "Result", "Send", "Stream"]
 
 T = TypeVar("T")
+Body = bytes | bytearray
+"""A request's body; a large one is a bytearray, which nobody writes to any more."""
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[bytes], Awaitable[None]]
 """Give bytes to the peer; returns once there is room for more, raises ConnectionError where the peer is gone or too
@@ -23,7 +25,7 @@ Stream = Callable[[Send], Coroutine[Any, Any, None]]
 
 
 class Request:
-    """One request, whole: the body has been read and is within its limit.
+    """One request: its head, and from `complete` on its body.
 
     ``path`` is percent-decoded UTF-8 and split off its query; header names are lower case; a repeated header is
     joined by ", ".
@@ -38,15 +40,20 @@ class Request:
         *,
         query: str = "",
         headers: dict[str, str] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         client: str = "",
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.headers = headers if headers is not None else {}
-        self.body = body
+        self.body: Body = body
         self.client = client
+        self.started = perf_counter()
+
+    def complete(self, body: Body) -> None:
+        """Take the body, which has been read and is within its limit; the time starts again."""
+        self.body = body
         self.started = perf_counter()
 
     @property
@@ -74,3 +81,31 @@ class Later(msgspec.Struct, Generic[T], gc=False):
 
 Result = Response | Later[Any] | Coroutine[Any, Any, Response]
 """What a handler returns."""
+
+
+class Admission(Protocol):
+    """Leave to send a body: the head of a request was accepted."""
+
+    @property
+    def request(self) -> Request:
+        """The request, without its body until `answer`."""
+
+    @property
+    def account(self) -> str:
+        """Who its bytes are charged to."""
+
+    @property
+    def body_bytes_max(self) -> int:
+        """The largest body that its route takes."""
+
+    def lapsed(self) -> Response | None:
+        """The refusal, where the request would not be admitted any more; None while it would."""
+
+    def answer(self, body: Body) -> Result:
+        """Answer the whole request; called once."""
+
+
+Admit = Callable[[Request], Admission | Response]
+"""The seam between the wire and what is behind it: asked with the head of a request, before its body is read. It raises
+nothing.
+"""

@@ -32,7 +32,7 @@ _NODE: Final = {"type": "string", "minLength": 1, "maxLength": 128}
 _STATES: Final = {"type": "string", "enum": ["ready", "in_flight", "delayed", "parked"]}
 _PAGE: Final = {"page_size": _WHOLE, "cursor": _TEXT}
 _QUERIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
-    ("GET", "/v0/topics"): {"prefix": _TEXT, "meters": _FLAG, **_PAGE},
+    ("GET", "/v0/topics"): {"prefix": _TEXT, "contains": _TEXT, "meters": _FLAG, **_PAGE},
     ("GET", "/v0/topics/*"): {"touch": _FLAG},
     ("DELETE", "/v0/topics/*"): {"if_empty": _FLAG},
     ("POST", "/v0/topics/*"): {"return_seqs": _FLAG},
@@ -222,7 +222,7 @@ def _errors(route: Route) -> dict[str, Any]:
         statuses |= {401}
     if ":" in route.pattern or route.body is not None:
         statuses |= {404, 409}
-    if route.body is not None or route.method in ("POST", "PUT"):
+    if route.body is not None or route.method in ("PATCH", "POST", "PUT"):
         statuses |= {412, 413, 415, 422}
     if route.sse:
         statuses |= {406}

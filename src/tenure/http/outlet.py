@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tenure.http.connections import Connections
+from tenure.http.pace import Pace
 
 __all__ = ["Outlet"]
 
@@ -17,14 +18,17 @@ class Outlet:
     """
 
     __slots__ = (
-        "_cut_s",
         "_gathered",
         "_gathered_bytes",
+        "_noted",
+        "_pace",
         "_registry",
         "_room",
         "_transport",
+        "_written_bytes",
         "gathering",
         "gone",
+        "held_bytes",
         "stalled",
     )
 
@@ -36,8 +40,12 @@ class Outlet:
         self._room: asyncio.Future[None] | None = None
         self.gathering = False
         self.gone = False
+        self.held_bytes = 0
+        """Answers that wait for those before them."""
+        self._noted = False
         self.stalled = False
-        self._cut_s = 0.0
+        self._written_bytes = 0
+        self._pace: Pace | None = None
 
     def write(self, data: bytes) -> None:
         """Write, or gather."""
@@ -47,14 +55,22 @@ class Outlet:
             if self._gathered_bytes > self._registry.limits.write_buffer_bytes:
                 self.release()  # so that the transport can say that the peer does not keep up
         elif not self._transport.is_closing():
-            self._transport.write(data)
+            self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        self._written_bytes += len(data)
+        self._transport.write(data)
+        if self.stalled:
+            self.note()
 
     def release(self) -> None:
         """Let go what was gathered."""
         gathered = self._gathered
         if gathered:
             if not self._transport.is_closing():
-                self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                data = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+                self._written_bytes += len(data)
+                self._transport.write(data)
             self._gathered = []
             self._gathered_bytes = 0
 
@@ -67,7 +83,7 @@ class Outlet:
         """Send bytes as they are."""
         if self.gone or self._transport.is_closing():
             raise ConnectionResetError("the peer is gone")
-        self._transport.write(data)
+        self._give(data)
         while self.stalled:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
@@ -76,17 +92,41 @@ class Outlet:
     def stall(self) -> None:
         """The transport's buffer is full."""
         self.stalled = True
-        limits = self._registry.limits
-        size = self._transport.get_write_buffer_size()
-        self._cut_s = self._registry.now_s + limits.write_stall_ms / 1000 + size / limits.body_bytes_per_s_min
+        self._pace = Pace(self._registry.now_s, self.taken_bytes())
+        self.note()
 
     def too_slow(self, now_s: float) -> bool:
-        """Whether the peer has been stalled for longer than what waits for it explains."""
-        return self.stalled and now_s > self._cut_s
+        """Whether the peer takes what waits for it too slowly; asked on ticks while something waits."""
+        limits, taken_bytes = self._registry.limits, self.taken_bytes()
+        if self._pace is None:
+            self._pace = Pace(self._registry.now_s, taken_bytes)
+        return self._pace.too_slow(
+            now_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
+    def taken_bytes(self) -> int:
+        """Return how many bytes the peer has taken since it connected."""
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def unsent_bytes(self) -> int:
+        """Return how many bytes are kept for the peer."""
+        return self._transport.get_write_buffer_size() + self.held_bytes
+
+    def note(self) -> None:
+        """Have what is kept for the peer counted with what all others have not taken."""
+        keeps = not self.gone and self.unsent_bytes() > 0
+        if keeps or self._noted:
+            self._noted = keeps
+            self._registry.note_unsent(self)
+
+    def abort(self) -> None:
+        """Close without another byte: the peer takes nothing, and the room is needed."""
+        self._transport.abort()
 
     def flow(self) -> None:
         """The transport has room again."""
         self.stalled = False
+        self.note()
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None
@@ -95,6 +135,7 @@ class Outlet:
         """The peer is gone."""
         self.gone = True
         self.stalled = False
+        self._registry.unsent.forget(self)
         if self._room is not None and not self._room.done():
             self._room.set_exception(ConnectionResetError("the peer is gone"))
             self._room.exception()  # whoever waits gets it; nobody waiting is no fault

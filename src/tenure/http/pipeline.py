@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle, Pending, carry_out, fault_response, run_stream
+from tenure.http.exchange import Exchange, Pending, carry_out, fault_response, run_stream
 from tenure.http.message import Request, Response, Stream
 from tenure.http.outlet import Outlet
 from tenure.http.wire import Refused, encode_response, encode_stream_head
@@ -26,20 +26,6 @@ _KEEP = b"connection: keep-alive\r\n"
 _CHUNKED = b"transfer-encoding: chunked\r\n"
 
 
-class _Exchange:
-    """One request and what becomes of it."""
-
-    __slots__ = ("body_bytes", "keep_alive", "old", "pending", "request", "response")
-
-    def __init__(self, request: Request, *, keep_alive: bool, old: bool) -> None:
-        self.request = request
-        self.keep_alive = keep_alive
-        self.old = old
-        self.body_bytes = len(request.body)
-        self.response: Response | None = None
-        self.pending: Pending | None = None
-
-
 class Pipeline:
     """``on_room`` is called when something was written outside of a read, ``on_over`` after the last response."""
 
@@ -47,7 +33,6 @@ class Pipeline:
         "_backlog",
         "_exchanges",
         "_flushing",
-        "_handle",
         "_invitation",
         "_on_over",
         "_on_room",
@@ -61,20 +46,18 @@ class Pipeline:
 
     def __init__(
         self,
-        handle: Handle,
         registry: Connections,
         *,
         transport: asyncio.Transport,
         on_room: Callable[[], None],
         on_over: Callable[[], None],
     ) -> None:
-        self._handle = handle
         self._registry = registry
         self._transport = transport
         self._on_room = on_room
         self._on_over = on_over
-        self._exchanges: deque[_Exchange] = deque()
-        self._backlog: deque[_Exchange] = deque()
+        self._exchanges: deque[Exchange] = deque()
+        self._backlog: deque[Exchange] = deque()
         self.outlet = Outlet(transport, registry)
         self._flushing = self._invitation = False
         self.idle_since_s = registry.now_s
@@ -97,12 +80,17 @@ class Pipeline:
         return bool(self._backlog) or self._held()
 
     def _held(self) -> bool:
-        return self.outlet.stalled or self.streaming or len(self._exchanges) >= self._registry.limits.pipeline_max
+        limits = self._registry.limits
+        return (
+            self.outlet.stalled
+            or self.streaming
+            or len(self._exchanges) >= limits.pipeline_max
+            or self.outlet.held_bytes > limits.unsent_bytes_max
+        )
 
-    def submit(self, request: Request, keep_alive: bool, old: bool) -> None:
+    def submit(self, exchange: Exchange) -> None:
         """Take in a request; it starts at once if there is room."""
         self._registry.counts.requests += 1
-        exchange = _Exchange(request, keep_alive=keep_alive, old=old)
         if self._backlog or self._held():
             self._backlog.append(exchange)
         else:
@@ -110,9 +98,12 @@ class Pipeline:
 
     def refuse(self, refused: Refused) -> None:
         """Answer, after all others, something that is no request; the connection ends with it."""
-        exchange = _Exchange(Request("GET", "/"), keep_alive=False, old=False)
+        exchange = Exchange(refused.request or Request("GET", "/"), keep_alive=False, old=False)
         exchange.response = refused.response()
-        (self._backlog if self._backlog else self._exchanges).append(exchange)
+        if self._backlog:
+            self._backlog.append(exchange)
+        else:
+            self._start(exchange)
         self.flush()
 
     def invite(self) -> None:
@@ -122,27 +113,33 @@ class Pipeline:
         else:
             self.outlet.write(_CONTINUE)
 
-    def _start(self, exchange: _Exchange) -> None:
+    def _start(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        if exchange.response is not None:
+        if exchange.response is not None:  # refused: the answer is there
+            self._hold(exchange, exchange.response)
+            if self._exchanges[0] is exchange:
+                self.flush()
             return
-        outcome = carry_out(self._handle, exchange.request, partial(self._answer, exchange))
+        assert exchange.admission is not None
+        outcome = carry_out(exchange.admission, exchange.body, partial(self._answer, exchange))
         if type(outcome) is Response:
             self._answer(exchange, outcome)
         else:
             exchange.pending = cast(Pending, outcome)
 
-    def _answer(self, exchange: _Exchange, response: Response) -> None:
+    def _answer(self, exchange: Exchange, response: Response) -> None:
         if not self.outlet.gone:
-            exchange.response, exchange.pending = response, None
-            self._settle(exchange)
+            exchange.pending = None
+            exchange.release()
+            self._hold(exchange, response)
             if self._exchanges[0] is exchange:
                 self.flush()
+            else:
+                self.outlet.note()
 
-    def _settle(self, exchange: _Exchange) -> None:
-        """Its body is not needed any more."""
-        self._registry.body_bytes -= exchange.body_bytes
-        exchange.body_bytes = 0
+    def _hold(self, exchange: Exchange, response: Response) -> None:
+        exchange.response = response
+        self.outlet.held_bytes += len(response.body)
 
     def flush(self) -> None:
         """Write what is ready, in order; start what waited for that."""
@@ -163,7 +160,8 @@ class Pipeline:
         if not self.outlet.gathering:
             self._on_room()
 
-    def _emit(self, exchange: _Exchange, response: Response) -> None:
+    def _emit(self, exchange: Exchange, response: Response) -> None:
+        self.outlet.held_bytes -= len(response.body)
         head_only = exchange.request.method == "HEAD"
         last = not exchange.keep_alive or (self._registry.draining and len(self._exchanges) == 1 and not self._backlog)
         date = self._registry.date
@@ -193,13 +191,13 @@ class Pipeline:
                 self._invitation = False
                 self.outlet.write(_CONTINUE)
 
-    def _open(self, exchange: _Exchange, stream: Stream, *, last: bool) -> None:
+    def _open(self, exchange: Exchange, stream: Stream, *, last: bool) -> None:
         self.streaming = True
         self.outlet.release()
         send = self.outlet.send_plain if exchange.old else self.outlet.send_chunk
         exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, run_stream(stream, send), last))
 
-    async def _run(self, exchange: _Exchange, running: Coroutine[Any, Any, bool], last: bool) -> None:
+    async def _run(self, exchange: Exchange, running: Coroutine[Any, Any, bool], last: bool) -> None:
         """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
         ended = await running
         if self.outlet.gone:
@@ -220,7 +218,7 @@ class Pipeline:
         """The peer is gone: stop what only it wanted. A write goes on."""
         self.outlet.lose()
         for exchange in (*self._exchanges, *self._backlog):
-            self._settle(exchange)
+            exchange.release()
             if isinstance(exchange.pending, asyncio.Task):
                 exchange.pending.cancel()
         self._exchanges.clear()
@@ -233,7 +231,8 @@ class Pipeline:
 
     def abandon(self) -> None:
         """Answer now what still waits: that the server stops."""
-        self._backlog.clear()
+        while self._backlog:
+            self._backlog.pop().release()
         for exchange in list(self._exchanges):
             if exchange.pending is not None:
                 exchange.pending.cancel()

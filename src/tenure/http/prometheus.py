@@ -16,8 +16,8 @@ from tenure.broker.broker import Broker
 from tenure.broker.metrics import Histogram
 from tenure.errors import NotFound
 from tenure.http.app import Call, Route
-from tenure.http.auth import visible
 from tenure.http.message import Request, Response
+from tenure.http.reach import visible_names
 
 __all__ = ["TEXT_TYPE", "Exposition", "Family", "Traffic", "as_text", "wants_json"]
 
@@ -88,7 +88,7 @@ class Exposition:
         gauges = {name: Family(f"tenure_queue_{name}", "gauge", "Of a queue, now.") for name in _QUEUE_GAUGES}
         dead = Family("tenure_queue_dead_lettered_total", "counter", "Jobs moved to the dead letters.")
         expired = Family("tenure_queue_expired_total", "counter", "Jobs whose lease ran out.")
-        names = [name for name in _all_names(broker) if visible(call, name)]
+        names = list(visible_names(broker, call))
         for number, name in enumerate(names[: self._topics_max], 1):
             if number % _TURN == 0:
                 await asyncio.sleep(0)  # others want their turn
@@ -108,16 +108,6 @@ class Exposition:
         omitted = Family("tenure_topics_omitted", "gauge", "Topics without numbers of their own here.")
         omitted.samples.append(("", {}, max(0, len(names) - self._topics_max)))
         return [count, omitted, *sizes.values(), *gauges.values(), dead, expired]
-
-
-def _all_names(broker: Broker) -> Iterator[str]:
-    cursor: str | None = None
-    while True:
-        page = broker.topics(limit=1_000, cursor=cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 def _expired(broker: Broker, name: str) -> int:

@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import cast
 
 from tenure.errors import Closed, Invalid
+from tenure.http.connection import Connection
 from tenure.http.connections import Connections
-from tenure.http.exchange import Handle
 from tenure.http.h2_protocol import PREFACE, Http2Protocol
+from tenure.http.message import Admit
 from tenure.http.pipeline import Pipeline
 from tenure.http.reader import Phase, RequestReader
 from tenure.http.wire import Refused
@@ -25,34 +26,38 @@ _SLICE_BYTES = 16 * 1024
 
 
 class HttpProtocol(asyncio.Protocol):
-    """One connection. ``handle`` is all it knows of the application."""
+    """One connection. ``admit`` is all it knows of the application; it takes the place of its ``arrival``."""
 
     __slots__ = (
-        "_closing_since_s",
+        "_admit",
+        "_arrival",
         "_deaf",
         "_deaf_since_s",
         "_half_closed",
-        "_handle",
+        "_has_room",
         "_ignored_bytes",
         "_paused",
         "_pipeline",
         "_reader",
         "_registry",
+        "_silent",
         "_sniffed",
         "_transport",
         "_unfed",
     )
 
-    def __init__(self, handle: Handle, registry: Connections) -> None:
-        self._handle = handle
+    def __init__(self, admit: Admit, registry: Connections, *, arrival: Connection, has_room: bool) -> None:
+        self._admit = admit
         self._registry = registry
+        self._arrival = arrival
+        self._has_room = has_room
+        self._silent = True  # no whole head was read yet
         self._unfed = b""
         self._sniffed = False
         self._paused = False
         self._half_closed = False
         self._deaf = False  # nothing more is parsed; what comes is thrown away
         self._deaf_since_s: float | None = None
-        self._closing_since_s: float | None = None
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,20 +66,20 @@ class HttpProtocol(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         client = str(peer[0]) if isinstance(peer, tuple) else ""
         self._pipeline = pipeline = Pipeline(
-            self._handle, self._registry, transport=self._transport, on_room=self._go_on, on_over=self._finish
+            self._registry, transport=self._transport, on_room=self._go_on, on_over=self._finish
         )
-        self._reader = RequestReader(self._registry, client=client, deliver=pipeline.submit, invite=pipeline.invite)
-        admitted = self._registry.add(self)
-        if admitted is None:
-            self.abort()
-        elif not admitted or self._registry.draining:
+        self._reader = RequestReader(
+            self._registry, client=client, admit=self._admit, deliver=pipeline.submit, invite=pipeline.invite
+        )
+        self._registry.replace(self._arrival, self)
+        if not self._has_room or self._registry.draining:
             code = "shutting_down" if self._registry.draining else "not_ready"
             self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
         self._registry.discard(self)
-        self._registry.body_bytes -= self._reader.release()
+        self._reader.release()
         self._pipeline.lose()
 
     # Reading.
@@ -100,7 +105,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._deaf:
             return False
         if data.startswith(PREFACE):
-            heir = Http2Protocol(self._handle, self._registry, client=self._reader.client)
+            heir = Http2Protocol(self._admit, self._registry, client=self._reader.client)
             self._registry.replace(self, heir)
             self._transport.set_protocol(heir)
             heir.connection_made(self._transport)
@@ -125,6 +130,9 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(refused)
         outlet.gathering = False
         outlet.release()
+        if self._silent and reader.heads:
+            self._silent = False
+            self._registry.heard(self)
         if reader.over:
             self._deaf = True
         self._regulate()
@@ -155,7 +163,7 @@ class HttpProtocol(asyncio.Protocol):
             if pause:
                 self._transport.pause_reading()
             else:
-                self._reader.since_s = self._registry.now_s
+                self._reader.pass_over(self._registry.now_s)
                 self._transport.resume_reading()
 
     def eof_received(self) -> bool:
@@ -180,7 +188,7 @@ class HttpProtocol(asyncio.Protocol):
         self._deaf = True
         self._deaf_since_s = self._registry.now_s
         self._unfed = b""
-        self._registry.body_bytes -= self._reader.release()
+        self._reader.release()
         self._pipeline.refuse(refused)
         self._regulate()
 
@@ -217,33 +225,36 @@ class HttpProtocol(asyncio.Protocol):
         """Look at the deadline of whatever is going on."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
-        if self._transport.is_closing():
-            if self._closing_since_s is None:
-                self._closing_since_s = now_s
-            elif late_s - self._closing_since_s > limits.write_stall_ms / 1000:
-                self.abort()  # the peer does not take even the last bytes
-        elif pipeline.outlet.stalled:
+        pipeline.outlet.note()
+        closing = self._transport.is_closing()
+        if closing or pipeline.outlet.stalled:
             if pipeline.outlet.too_slow(late_s):
-                self._registry.counts.slow_readers += 1
+                self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._deaf_since_s is not None:
             if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
                 self._transport.close()
         elif reader.phase != Phase.BETWEEN:
-            if not self._paused and late_s - reader.since_s > self._allowed_s():
-                self._time_out()
+            self._tick_request(late_s)
         elif not pipeline.busy:
             allowed_ms = limits.idle_ms if reader.messages else limits.header_ms
             if late_s - pipeline.idle_since_s > allowed_ms / 1000:
                 self._registry.counts.timed_out += 1
                 self._transport.close()
 
-    def _allowed_s(self) -> float:
-        """How long the phase that the reader is in may take."""
-        limits = self._registry.limits
-        if self._reader.phase == Phase.HEAD:
-            return limits.header_ms / 1000
-        return limits.body_grace_ms / 1000 + self._reader.body_bytes / limits.body_bytes_per_s_min
+    def _tick_request(self, late_s: float) -> None:
+        """Look at the request that is being read."""
+        reader = self._reader
+        lapsed = reader.lapsed() if reader.phase == Phase.BODY else None
+        if lapsed is not None:
+            self._refuse(lapsed)
+        elif self._paused:
+            reader.pass_over(late_s)
+        elif reader.phase == Phase.BODY:
+            if reader.body_too_slow(late_s):
+                self._time_out()
+        elif late_s - reader.since_s > self._registry.limits.header_ms / 1000:
+            self._time_out()
 
     def _time_out(self) -> None:
         self._registry.counts.timed_out += 1

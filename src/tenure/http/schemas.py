@@ -16,9 +16,11 @@ from tenure.core.backoff import FACTOR_MAX
 __all__ = [
     "AppendBody",
     "BackoffBody",
+    "BackoffPatch",
     "ConfigBody",
     "DeleteBody",
     "DiffBody",
+    "PatchBody",
     "RecordBody",
     "RouterBody",
     "Whole",
@@ -42,6 +44,12 @@ Match = (
 )
 
 
+Durability = Annotated[
+    Literal["memory", "ephemeral", "disk", "fsync"], Meta(description="ephemeral is another word for memory.")
+]
+Priority = Annotated[int, Meta(ge=-1000, le=1000)]
+
+
 class BackoffBody(msgspec.Struct, frozen=True):
     """How long a failed job waits; what is left out has the engine's default."""
 
@@ -59,9 +67,9 @@ class ConfigBody(msgspec.Struct, frozen=True, omit_defaults=True):
     cap_records: Whole = 0
     cap_bytes: Whole = 0
     discard: Literal["old", "reject"] = "old"
-    durability: Literal["memory", "disk", "fsync"] | UnsetType = UNSET
+    durability: Durability | UnsetType = UNSET
     durable: bool | UnsetType = UNSET
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
+    priority: Priority | None = None
     auto_priority: bool = True
     auto_create: bool = True
     idempotency_window_ms: Whole = 120_000
@@ -77,10 +85,45 @@ class ConfigBody(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_backoff: BackoffBody | None = None
 
 
-def config_fields(config: ConfigBody) -> dict[str, Any]:
+class BackoffPatch(msgspec.Struct, frozen=True):
+    """Which fields of a back-off change; null is the engine's default."""
+
+    min_ms: Whole | UnsetType | None = UNSET
+    max_ms: Whole | UnsetType | None = UNSET
+    factor: Annotated[float, Meta(ge=1, le=FACTOR_MAX)] | UnsetType | None = UNSET
+    jitter: bool | UnsetType | None = UNSET
+
+
+class PatchBody(msgspec.Struct, frozen=True):
+    """Which of a topic's settings change: what is left out stays, and null returns a field to its default."""
+
+    type: Literal["log", "queue"] | UnsetType | None = UNSET
+    ttl_ms: Whole | UnsetType | None = UNSET
+    cap_records: Whole | UnsetType | None = UNSET
+    cap_bytes: Whole | UnsetType | None = UNSET
+    discard: Literal["old", "reject"] | UnsetType | None = UNSET
+    durability: Durability | UnsetType | None = UNSET
+    durable: bool | UnsetType | None = UNSET
+    priority: Priority | UnsetType | None = UNSET
+    auto_priority: bool | UnsetType | None = UNSET
+    auto_create: bool | UnsetType | None = UNSET
+    idempotency_window_ms: Whole | UnsetType | None = UNSET
+    dedupe_node: bool | UnsetType | None = UNSET
+    lease_ms: Whole | UnsetType | None = UNSET
+    claim_jitter_ms: Whole | UnsetType | None = UNSET
+    max_deliveries: Whole | UnsetType | None = UNSET
+    dead_letter: Name | UnsetType | None = UNSET
+    leases_durable: bool | UnsetType | None = UNSET
+    max_ack_holes: Whole | UnsetType | None = UNSET
+    max_in_flight: Whole | UnsetType | None = UNSET
+    dlq_strategy: Literal["skip", "block", "block_and_dlq"] | UnsetType | None = UNSET
+    retry_backoff: BackoffPatch | UnsetType | None = UNSET
+
+
+def config_fields(config: ConfigBody | PatchBody) -> dict[str, Any]:
     """The fields as the broker takes them, without those that were left out."""
     fields: dict[str, Any] = _given(config)
-    if config.retry_backoff is not None:
+    if isinstance(config.retry_backoff, msgspec.Struct):
         fields["retry_backoff"] = _given(config.retry_backoff)
     return fields
 

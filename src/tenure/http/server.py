@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import resource
 import socket
@@ -10,10 +9,10 @@ import ssl
 from pathlib import Path
 
 from tenure.http.app import App
-from tenure.http.connections import Connections
-from tenure.http.exchange import Handle
+from tenure.http.connections import Connections, over_cap_max
 from tenure.http.limits import WireLimits
-from tenure.http.protocol import HttpProtocol
+from tenure.http.listener import Listener
+from tenure.http.message import Admit
 
 __all__ = ["Server", "bind", "serve", "tls_context"]
 
@@ -24,9 +23,8 @@ _FILES_SPARE = 256
 class Server:
     """A server that accepts connections; made by ``serve``."""
 
-    def __init__(self, listeners: list[asyncio.Server], sockets: list[socket.socket], connections: Connections) -> None:
+    def __init__(self, listeners: list[Listener], sockets: list[socket.socket], connections: Connections) -> None:
         self._listeners = listeners
-        self.sockets = sockets
         self.port: int = sockets[0].getsockname()[1]
         self.connections = connections
 
@@ -55,7 +53,7 @@ class Server:
 
 
 async def serve(
-    app: App | Handle,
+    app: App | Admit,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -63,28 +61,17 @@ async def serve(
     ssl_context: ssl.SSLContext | None = None,
     sockets: list[socket.socket] | None = None,
 ) -> Server:
-    """Serve an app, or any function from Request to Result, on every address of ``host``.
+    """Serve an app, or anything that admits requests, on every address of ``host``.
 
     Port 0 takes a free one; ``sockets`` that are bound already take the place of host and port. Raises OSError where
     the address cannot be had.
     """
-    handle: Handle = app.handle if isinstance(app, App) else app
+    admit: Admit = app.admit if isinstance(app, App) else app
     limits = limits or WireLimits()
     connections = Connections(limits)
     connections.connections_max = _affordable(limits.connections_max)
-    loop = asyncio.get_running_loop()
     sockets = sockets if sockets is not None else bind(host, port, limits=limits)
-    listeners: list[asyncio.Server] = []
-    for one in sockets:
-        listeners.append(
-            await loop.create_server(
-                lambda: HttpProtocol(handle, connections),
-                sock=one,
-                backlog=limits.backlog,
-                ssl=ssl_context,
-                ssl_handshake_timeout=limits.tls_handshake_ms / 1000 if ssl_context is not None else None,
-            )
-        )
+    listeners = [Listener(one, admit=admit, registry=connections, ssl_context=ssl_context) for one in sockets]
     connections.start()
     return Server(listeners, sockets, connections)
 
@@ -125,14 +112,17 @@ def _set_patience(one: socket.socket, limits: WireLimits) -> None:
 
 
 def _affordable(connections_max: int) -> int:
-    """As many connections as there are file descriptors for, after asking for more of them."""
+    """As many connections as there are file descriptors for, after asking for more of them. Those that are answered
+    that there is no room take some as well.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections_max + _FILES_SPARE
+    wanted = connections_max + over_cap_max(connections_max) + _FILES_SPARE
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(wanted, hard), hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return connections_max if soft == -1 else max(1, min(connections_max, soft - _FILES_SPARE))
+    left = soft - _FILES_SPARE
+    return connections_max if soft == -1 else max(1, min(connections_max, left - over_cap_max(left)))
 
 
 def tls_context(cert: Path, key: Path) -> ssl.SSLContext:

@@ -27,14 +27,17 @@ from tenure.http import openapi
 from tenure.http.app import App, Call, Route
 from tenure.http.auth import Gatekeeper
 from tenure.http.context import Context
+from tenure.http.exposure import exposed
 from tenure.http.hosts import HostCheck, is_loopback
 from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.logs import log_request
+from tenure.http.memory import MemoryKeeper
 from tenure.http.message import Request
 from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
+from tenure.http.shares import Shares
 
 __all__ = ["Service", "load_keys"]
 
@@ -77,11 +80,22 @@ class Service:
             streams_per_key_max=settings.streams_per_key_max,
             streams_max=settings.streams_max,
         )
+        self.shares = self.context.shares = Shares(settings, several=lambda: len(self.gate.ring.keys) > 1)
         routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
-        self.app = App(self.context, routes, admit=self._admit, track=self.gate.track, observe=self._observe)
+        self.app = App(
+            self.context,
+            routes,
+            limits=settings.limits,
+            admit=self._admit,
+            recheck=self.gate.recheck,
+            start=self._start,
+            track=self.gate.track,
+            observe=self._observe,
+        )
         self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
+        self._memory = MemoryKeeper(look_ms=settings.memory_look_ms, spare_bytes_max=settings.memory_spare_bytes_max)
         self._server: Server | None = None
         self._broker: Broker | None = None
         self._export: Supervisor | None = None
@@ -99,10 +113,21 @@ class Service:
 
     def _admit(self, route: Route, call: Call) -> None:
         self.gate.admit(route, call)
+        if self.context.draining:
+            self._refuse_late(route)
         if route.scopes:
-            if self.context.draining:
-                raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
             _ = self.context.broker  # raises while the log is replayed
+
+    def _start(self, route: Route, call: Call) -> None:
+        gate = self.gate
+        if call.ring is not gate.ring or call.key is not None or route.sse:
+            gate.start(route, call)
+        if self.context.draining:
+            self._refuse_late(route)
+
+    def _refuse_late(self, route: Route) -> None:
+        if route.scopes:
+            raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
 
     def _observe(self, route: Route | None, request: Request, status: int) -> None:
         self.traffic.observe(route, request, status)
@@ -115,7 +140,8 @@ class Service:
         counts: dict[str, Any] = msgspec.structs.asdict(connections.counts)
         return {
             "connections": len(connections),
-            "body_bytes": connections.body_bytes,
+            "body_bytes": connections.bodies.held_bytes,
+            "unsent_bytes": connections.unsent.total_bytes,
             "streams": self.gate.streams_open,
             **{f"connections_{name}_total": counts[name] for name in counts if name != "requests"},
             **(self._export.metrics() if self._export is not None else {}),
@@ -140,6 +166,8 @@ class Service:
             limits=settings.limits,
             ssl_context=_tls(settings) if settings.tls_cert else None,
         )
+        self._memory.start()
+        self._warn_of_exposure()
         if not self.gate.ring:
             reach = "this machine" if is_loopback(settings.host) else "the network"
             log.warning("there are no keys: everybody on %s may do everything", reach)
@@ -168,7 +196,13 @@ class Service:
             log.error("the keys stay as they were: %s", error.message)
             return
         self.gate.replace(ring)
+        self.shares.keep(ring.keys)
+        self._warn_of_exposure()
         log.info("the keys were read again", extra={"keys": len(ring.keys)})
+
+    def _warn_of_exposure(self) -> None:
+        for warning in exposed(self.settings):
+            log.warning("%s", warning)
 
     @property
     def failed(self) -> bool:
@@ -178,6 +212,7 @@ class Service:
     async def stop(self) -> bool:
         """Stop within the time for draining; True where nothing had to be cut."""
         self.context.draining = True
+        self._memory.stop()
         if self._broker is not None:
             self._broker.detach()
         clean = True

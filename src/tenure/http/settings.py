@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.core.names import shown
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
@@ -27,7 +28,8 @@ __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
 
 GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings, "export": ExportSettings}
 _PREFIX = "TENURE_"
-_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS"}
+# What the server reads by itself, and what clients, commands and workers read.
+_NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS", URL_VARIABLE, KEY_VARIABLE, "TENURE_NODE"}
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An event stream that has nothing to send says so this often."""
     drain_ms: int = 10_000
     """How long a stop waits for requests in flight."""
+    memory_spare_bytes_max: int = 33_554_432
+    memory_look_ms: int = 5_000
+    """Memory that is kept though nothing needs it, and how often it is looked for; 0 bytes: it is never given back."""
     metrics_topics_max: int = 1_000
     """Topics with numbers of their own in /v0/metrics."""
     requests_per_key_max: int = 1_000
@@ -67,6 +72,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """SSE connections; 0: no limit."""
     watch_sessions_max: int = 10_000
     """Watch sessions; 0: no limit."""
+    key_share_percent: int = 25
+    """What one of several keys may hold of all topics, routers, idempotency keys and watch sessions; 0: no limit."""
     watch_ttl_ms: int = 300_000
     """A watch session that nobody reads is forgotten after this."""
     events: str = ""
@@ -74,6 +81,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
     export: ExportSettings = ExportSettings()
+
+    def share_of(self, limit: int) -> int:
+        """How much of a limit one of several keys may use up; 0: all of it."""
+        return max(1, limit * self.key_share_percent // 100) if limit and self.key_share_percent else 0
 
 
 def setting_names() -> Iterator[tuple[str, Any]]:
@@ -174,6 +185,10 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("port must lie in 0..65535")
     if settings.heartbeat_ms < 100:
         raise Invalid("heartbeat_ms must be at least 100")
+    if settings.memory_look_ms < 100:
+        raise Invalid("memory_look_ms must be at least 100")
+    if settings.key_share_percent > 100:
+        raise Invalid("key_share_percent must lie in 0..100")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
     if settings.events:

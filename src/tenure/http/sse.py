@@ -39,25 +39,29 @@ RETRY: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": hb\n\n"
 MEDIA_TYPE: Final = b"text/event-stream"
 
-_HEADERS: Final[Headers] = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+_HEADERS: Final[Headers] = [(b"x-accel-buffering", b"no")]
 _PIECE_BYTES: Final = 256 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _END_LETTERS: Final = {b"\n": b"n", b"\r": b"r", b"\r\n": b"c"}
-_ACCEPTED: Final = frozenset({"text/event-stream", "text/*", "*/*"})
+_CHOICES_MAX: Final = 64
+"""Media types of an Accept that are looked at."""
 
 log = logging.getLogger("tenure.http")
 
 
 def check_accept(request: Request) -> None:
-    """Raise Invalid (406) where the caller's Accept leaves no room for an event stream; no Accept takes anything."""
-    accept = request.headers.get("accept", "")
-    if not accept.strip():
-        return
-    for choice in accept.split(","):
+    """Raise Invalid (406) unless the caller's Accept names an event stream.
+
+    A range such as ``*/*`` is not enough, nor is no Accept at all: a prober, a link preview or a plain curl sends that,
+    and a work stream leases jobs to whoever opens it.
+    """
+    for choice in request.headers.get("accept", "").split(",", _CHOICES_MAX)[:_CHOICES_MAX]:
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
-        if kind in _ACCEPTED and not any(_is_zero(parameter) for parameter in parameters):
+        if kind == "text/event-stream" and not any(_is_zero(parameter) for parameter in parameters):
             return
-    raise Invalid("this is an event stream: send Accept: text/event-stream", code="not_acceptable")
+    raise Invalid(
+        "this is an event stream, opened only by name: send the header Accept: text/event-stream", code="not_acceptable"
+    )
 
 
 def _is_zero(parameter: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64decode, urlsafe_b64encode
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Any, Final
@@ -71,21 +71,29 @@ class Sessions:
         self._now_s = now_s
         self._open: dict[str, Session] = {}
         self._idle: OrderedDict[str, Session] = OrderedDict()
+        self._owners = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._open) + len(self._idle)
+
+    def owned(self, owner: str) -> int:
+        """How many sessions one owner has."""
+        self._forget_idle()
+        return self._owners[owner]
 
     def create(self, *, owner: str, following: Following, cursors: dict[str, int]) -> Session:
         """Begin a session. Raises Overloaded at the limit (0: none)."""
         self._forget_idle()
         if 0 < self._sessions_max <= len(self):
             raise Overloaded(
-                f"{len(self)} watch sessions are there already: try again once some are given up",
+                f"{len(self)} watch sessions are there already: try again once some are given up, or raise the"
+                " server's setting watch_sessions_max",
                 limit="watch_sessions_max",
                 max=self._sessions_max,
             )
         wid = f"wid_{secrets.token_urlsafe(_WID_BYTES)}"
         session = Session(wid, owner=owner, following=following, cursors=cursors)
+        self._owners[owner] += 1
         self._rest(session)
         return session
 
@@ -124,6 +132,9 @@ class Sessions:
             if session.idle_since >= horizon:
                 return
             del self._idle[wid]
+            self._owners[session.owner] -= 1
+            if not self._owners[session.owner]:
+                del self._owners[session.owner]
 
 
 def encode_cursors(cursors: dict[str, int]) -> bytes:

@@ -9,13 +9,25 @@ from urllib.parse import unquote_to_bytes
 
 from tenure.errors import Invalid, TenureError
 from tenure.http.app import error_response
-from tenure.http.message import Request, Response
+from tenure.http.message import Headers, Request, Response
 
-__all__ = ["BODILESS", "Refused", "encode_response", "encode_stream_head", "is_sound", "split_target"]
+__all__ = [
+    "BODILESS",
+    "Refused",
+    "RefusedHead",
+    "all_headers",
+    "encode_response",
+    "encode_stream_head",
+    "is_sound",
+    "split_target",
+]
 
 BODILESS = frozenset({204, 304})
 """Statuses that never have a body."""
 
+_GUARDS: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+"""Sent with every response that does not say otherwise: answers hold payloads, and none is a page or a script."""
+_GUARD_LINES = b"".join(b"%b: %b\r\n" % pair for pair in _GUARDS)
 _LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -24,6 +36,9 @@ _SLASH = re.compile(rb"%2[Ff]")
 
 class Refused(Exception):
     """A request that the wire itself turns down: it is answered with ``error`` and the connection ends."""
+
+    request: Request | None = None
+    """The request, where its head was understood."""
 
     def __init__(self, error: TenureError, *, status: int | None = None) -> None:
         super().__init__(error.message)
@@ -36,6 +51,20 @@ class Refused(Exception):
         if self.status is not None:
             response.status = self.status
         return response
+
+
+class RefusedHead(Refused):
+    """A request that was refused at its head, with a body too large to pass over: it is answered and the connection
+    ends.
+    """
+
+    def __init__(self, refusal: Response, request: Request) -> None:
+        Exception.__init__(self, "refused at the head")
+        self._refusal = refusal
+        self.request = request
+
+    def response(self) -> Response:
+        return self._refusal
 
 
 def split_target(target: bytes) -> tuple[str, str, str | None]:
@@ -82,7 +111,7 @@ def decode_path(path: bytes) -> str:
 def encode_response(response: Response, *, date: bytes, connection: bytes = b"", head_only: bool = False) -> bytes:
     """A response with its length, as HTTP/1.1 bytes. ``connection`` is a whole header line or nothing."""
     status, body = response.status, response.body
-    extra = _extra(response) if response.headers else b""
+    extra = _extra(response) if response.headers else _GUARD_LINES
     if status in BODILESS:
         return b"%b%b%b%b\r\n" % (_LINES[status], date, extra, connection)
     return b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b\r\n%b" % (
@@ -115,4 +144,12 @@ def is_sound(response: Response) -> bool:
 def _extra(response: Response) -> bytes:
     if not is_sound(response):
         raise ValueError("a response header holds a line break")
-    return b"".join(b"%b: %b\r\n" % pair for pair in response.headers)
+    return b"".join(b"%b: %b\r\n" % pair for pair in all_headers(response))
+
+
+def all_headers(response: Response) -> Headers:
+    """The headers of a response, and the guards that it does not set itself."""
+    if not response.headers:
+        return _GUARDS
+    named = {name for name, _ in response.headers}
+    return [*response.headers, *(pair for pair in _GUARDS if pair[0] not in named)]

@@ -23,6 +23,10 @@ File = int
 
 LOCK_NAME = "lock"
 
+# Payloads are nobody else's business, whatever the umask of the process.
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+
 
 class Disk(Protocol):
     """A directory tree with the few operations a log needs; every method may raise OSError."""
@@ -88,13 +92,14 @@ class PosixDisk:
 
     The root is held open and every name is resolved from it, so that a mount laid over the path cannot split the log
     in two. ``sync`` also checks that what was synced can be found again: an fdatasync of a file whose directory was
-    removed succeeds, and would acknowledge data that nobody will ever read (fault 17).
+    removed succeeds, and would acknowledge data that nobody will ever read (fault 17). What it creates is for its owner
+    alone; what is there keeps its mode.
     """
 
     def __init__(self, root: str | Path, *, create: bool = True) -> None:
         self.root = Path(root).resolve()
         if create and not self.root.is_dir():
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             _sync_path(self.root.parent)
         self._root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         found = os.fstat(self._root)
@@ -109,7 +114,7 @@ class PosixDisk:
                 os.close(file)
 
     def lock(self) -> None:
-        file = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._root)
+        file = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, _FILE_MODE, dir_fd=self._root)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -131,7 +136,7 @@ class PosixDisk:
 
     def mkdir(self, name: str) -> None:
         try:
-            os.mkdir(name, 0o755, dir_fd=self._root)
+            os.mkdir(name, _DIRECTORY_MODE, dir_fd=self._root)
         except FileExistsError:
             if not stat.S_ISDIR(os.stat(name, dir_fd=self._root).st_mode):
                 raise
@@ -147,7 +152,7 @@ class PosixDisk:
             os.close(directory)
 
     def create(self, name: str) -> File:
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=self._root)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, _FILE_MODE, dir_fd=self._root)
 
     def open(self, name: str, *, write: bool = False) -> File:
         return os.open(name, os.O_RDWR if write else os.O_RDONLY, dir_fd=self._root)

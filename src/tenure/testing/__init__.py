@@ -4,21 +4,26 @@ your app against it, and a checker that reads what your clients saw and says wha
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from tenure.testing.checker import HistoryReport, check_history
-from tenure.testing.clock import ManualClock
-from tenure.testing.history import History
-from tenure.testing.memory import memory_broker
-from tenure.testing.simdisk import SimDisk
-from tenure.testing.timing import ManualTiming
 
 if TYPE_CHECKING:
     from tenure.testing.app import AppTester, DeadLetter, QueuedJob
+    from tenure.testing.blocking import BlockingAppTester
+    from tenure.testing.checker import HistoryReport, check_history
+    from tenure.testing.clock import ManualClock
+    from tenure.testing.context import HandlerContext, make_context
+    from tenure.testing.history import History
+    from tenure.testing.memory import memory_broker
+    from tenure.testing.server import running_server
+    from tenure.testing.simdisk import SimDisk
+    from tenure.testing.timing import ManualTiming
 
 __all__ = [
     "AppTester",
+    "BlockingAppTester",
     "DeadLetter",
+    "HandlerContext",
     "History",
     "HistoryReport",
     "ManualClock",
@@ -26,15 +31,33 @@ __all__ = [
     "QueuedJob",
     "SimDisk",
     "check_history",
+    "make_context",
     "memory_broker",
+    "running_server",
 ]
+
+_MODULES = {
+    "AppTester": "app",
+    "BlockingAppTester": "blocking",
+    "DeadLetter": "app",
+    "HandlerContext": "context",
+    "History": "history",
+    "HistoryReport": "checker",
+    "ManualClock": "clock",
+    "ManualTiming": "timing",
+    "QueuedJob": "app",
+    "SimDisk": "simdisk",
+    "check_history": "checker",
+    "make_context": "context",
+    "memory_broker": "memory",
+    "running_server": "server",
+}
+"""Loaded at their first use: a test of the engine alone loads no client, no worker runtime and no server."""
 
 
 def __getattr__(name: str) -> Any:
-    """Those who test the engine alone do not load the clients and the worker runtime."""
-    if name not in ("AppTester", "DeadLetter", "QueuedJob"):
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tenure.testing import app
-
-    value = globals()[name] = getattr(app, name)
+    module = import_module(f"tenure.testing.{_MODULES[name]}")
+    value = globals()[name] = getattr(module, name)
     return value

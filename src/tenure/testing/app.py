@@ -23,9 +23,8 @@ from tenure.testing.timing import ManualTiming
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.durations import Duration, ms_of
-from tenure.worker.executors import LoopPlaces, ThreadPlaces
+from tenure.worker.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
 from tenure.worker.handler import Handler
-from tenure.worker.handling import Executor, Handling
 from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
 from tenure.worker.options import HELD_MAX
@@ -35,6 +34,7 @@ from tenure.worker.side import Side
 from tenure.worker.timer import TimerTask
 from tenure.worker.timer_payload import unpack
 from tenure.worker.timing import Timing
+from tenure.worker.typed_handling import handling_for
 from tenure.worker.verdict import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ __all__ = ["AppTester", "DeadLetter", "QueuedJob"]
 _NODE: Final = "app-tester"
 _STATES: Final = ("ready", "in_flight", "delayed", "parked")
 _PAGE: Final = 1_000
+_HOOKS_MS: Final = 60_000
 _decode: Final = msgspec.json.decode
 
 
@@ -78,7 +79,8 @@ class AppTester:
     """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a Redis in
     memory; afterwards it is as before.
 
-    Leases are taken for a day, as if heartbeats renewed them. Handlers of processes run in threads of the test.
+    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if
+    heartbeats renewed them. Handlers of processes run in threads of the test.
     """
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:
@@ -96,6 +98,12 @@ class AppTester:
         blocking = Client(node=_NODE, wire=ThreadWire(wire, asyncio.get_running_loop()))
         timers = self.timers if any(isinstance(task, TimerTask) for task in self.app.handlers.values()) else None
         await self._stack.enter_async_context(self.app.through(self.client, blocking, timers=timers))
+        try:
+            await self.app.hooks.start(self.timing, _HOOKS_MS)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._stack.push_async_callback(self.app.hooks.stop, self.timing, _HOOKS_MS)
         await self.app.declare()
         self._posts = [
             _Post(task, self._side(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()
@@ -207,10 +215,10 @@ class _Post:
         self._side = side
         self._timing = timing
         self._acker = side.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
-        executor: Executor = LoopPlaces() if task.is_async else ThreadPlaces(task.options.concurrency, name=task.queue)
+        executor = _places(task)
         stack.push_async_callback(self._acker.close)
         stack.push_async_callback(executor.close)
-        self._handling = Handling(
+        self._handling = handling_for(
             task, side=side, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
         )
 
@@ -241,6 +249,12 @@ class _Post:
             )
         except LeaseLost:
             return False
+
+
+def _places(task: Handler[Any]) -> Places:
+    """Where the handlers of a queue run in a test: on its loop, and what blocks in threads."""
+    loop, threads = LoopPlaces(), ThreadPlaces(task.options.concurrency, name=task.queue)
+    return MixedPlaces({member: loop if member.is_async else threads for member in task.tasks})
 
 
 def _queued_timer(info: TimerInfo, now_ms: int) -> QueuedJob:

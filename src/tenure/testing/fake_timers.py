@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.testing.clock import ManualClock
 from tenure.timers.calling import Answer, Repeat
+from tenure.timers.outage import Outage, log_report
 from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers
 from tenure.timers.wire import Command
@@ -35,6 +36,7 @@ class FakeTimers(Timers):
     def __init__(self, clock: ManualClock | None = None, *, settings: TimersSettings | None = None) -> None:
         self.clock = clock or ManualClock()
         self.settings = settings or TimersSettings()
+        self._outage = Outage(log_report)
         self._scripts = _MemoryScripts(self.clock)
 
 
@@ -99,6 +101,9 @@ class _MemoryScripts:
             if end is not None and self._now() >= end:
                 return False
             await self._changed.wait()
+
+    async def ping(self) -> bool:
+        return True
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -232,11 +237,22 @@ class _MemoryScripts:
         timer = topic.live.get(args[1])
         if timer is None:
             return b"unknown"
-        if timer.leased and timer.score > self._now():
+        if not self._is_loose(timer):
             return b"in_flight"
         topic.live.pop(timer.timer_id)
         topic.counters["cancelled"] += 1
         return b"cancelled"
+
+    def _cancel_all(self, topic: _Topic, args: list[Any]) -> list[int]:
+        loose = [t for leased in (True, False) for t in topic.by_score(leased=leased) if self._is_loose(t)]
+        for timer in loose[: args[0]]:
+            topic.live.pop(timer.timer_id)
+        gone = min(len(loose), args[0])
+        topic.counters["cancelled"] += gone
+        return [gone, len(loose) - gone]
+
+    def _is_loose(self, timer: _Timer) -> bool:
+        return not timer.leased or timer.score <= self._now()
 
     def _stats(self, topic: _Topic, args: list[Any]) -> list[int]:
         now, head = self._now(), topic.head()

@@ -45,7 +45,7 @@ class AppWire:
         context = Context(broker, settings=settings)
         traffic = Traffic()
         context.exposition = Exposition(traffic, wire=dict, topics_max=context.settings.metrics_topics_max)
-        self._app = App(context, ROUTES, observe=traffic.observe)
+        self._app = App(context, ROUTES, limits=context.settings.limits, observe=traffic.observe)
         self._streams: set[_AppStream] = set()
         self._down = False
 
@@ -94,7 +94,8 @@ class AppWire:
             if not coming.done():
                 coming.set_result(response)
 
-        outcome = carry_out(self._app.handle, asked, done)
+        admitted = self._app.admit_whole(asked)
+        outcome = admitted if isinstance(admitted, message.Response) else carry_out(admitted, asked.body, done)
         if isinstance(outcome, message.Response):
             await asyncio.sleep(0)
             return outcome

@@ -19,6 +19,7 @@ import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from tenure.errors import Indeterminate, Overloaded, TenureError
+from tenure.timers.outage import Outage
 from tenure.timers.refusals import refusal_of
 from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.timers.settings import TimersSettings
@@ -53,6 +54,10 @@ class Scripts(Protocol):
         """Return True as soon as something may be claimed, False when the time is over. Raises the few errors."""
         ...
 
+    async def ping(self) -> bool:
+        """Whether Redis answers, asked once."""
+        ...
+
     async def close(self) -> None:
         """Let go of every connection and task."""
         ...
@@ -61,10 +66,11 @@ class Scripts(Protocol):
 class Caller:
     """Runs scripts over a wire."""
 
-    def __init__(self, wire: Wire, keys_of: Callable[[str], Keys], settings: TimersSettings) -> None:
+    def __init__(self, wire: Wire, keys_of: Callable[[str], Keys], settings: TimersSettings, *, outage: Outage) -> None:
         self._wire = wire
         self._keys_of = keys_of
         self._settings = settings
+        self._outage = outage
 
     async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
         """Run a script until it is answered for good. Raises the few errors."""
@@ -73,11 +79,13 @@ class Caller:
             error: TenureError
             lost, again = False, True
             try:
-                return Answer(await self._run(name, topic, args, repeated=unknown), unknown)
+                reply = await self._run(name, topic, args, repeated=unknown)
+                self._outage.answered()
+                return Answer(reply, unknown)
             except NotSent as failure:
-                error = Overloaded(f"Redis cannot be reached: {failure}", code="unreachable")
+                error = self._unreachable(f"Redis cannot be reached: {failure}")
             except NoAnswer as failure:
-                error = Overloaded(f"no answer came from Redis: {failure}", code="unreachable")
+                error = self._unreachable(f"no answer came from Redis: {failure}")
                 lost, again = repeat is not Repeat.READ, repeat is not Repeat.NEVER
             except RedisError as failure:
                 refusal = refusal_of(failure)
@@ -98,6 +106,10 @@ class Caller:
             return await self._wire.send(keys.names[0], (b"EVALSHA", script.sha, *rest))
         except NoScriptError:
             return await self._wire.send(keys.names[0], (b"EVAL", script.text, *rest))
+
+    def _unreachable(self, message: str) -> Overloaded:
+        self._outage.failed(message)
+        return Overloaded(message, code="unreachable")
 
     def _backoff_s(self, count: int) -> float:
         """How long to wait before the n-th repeat: full jitter, so that many workers do not come back together."""

@@ -15,7 +15,7 @@ from tenure.errors import Invalid
 from tenure.timers.model import At, Delay, NewTimer
 from tenure.timers.settings import TimersSettings
 
-__all__ = ["Entry", "chunks", "cut_reason", "entry_of", "spread"]
+__all__ = ["Entry", "chunks", "cut_reason", "entry_of", "operations", "spread"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,15 @@ class Entry(msgspec.Struct, frozen=True):
 
     def args(self) -> tuple[bytes | str | int, ...]:
         return (self.timer_id, self.op, self.kind, self.ms, self.payload)
+
+
+def operations(first: bytes) -> Iterator[bytes]:
+    """Names for the timers of one call, counted up from a random one; each is as long as the first."""
+    size = len(first)
+    number = int.from_bytes(first)
+    while True:
+        yield number.to_bytes(size)
+        number = (number + 1) % (1 << 8 * size)
 
 
 def entry_of(new: NewTimer, settings: TimersSettings, *, op: bytes) -> Entry:

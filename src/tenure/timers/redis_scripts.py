@@ -6,15 +6,17 @@ import re
 from typing import Final
 
 from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import RedisError
 
 from tenure.core.names import shown
 from tenure.errors import Invalid
 from tenure.timers.calling import Answer, Caller, Repeat
 from tenure.timers.cluster import ClusterWire
+from tenure.timers.outage import Outage
 from tenure.timers.scripts import Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wakeup import Wakeup
-from tenure.timers.wire import Command, SingleWire, Wire
+from tenure.timers.wire import Command, NoAnswer, NotSent, SingleWire, Wire
 
 __all__ = ["RedisScripts"]
 
@@ -24,7 +26,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}", re.ASCII)
 class RedisScripts:
     """Runs scripts on Redis, and remembers from each claim when the next timer of its topic is due."""
 
-    def __init__(self, redis: Redis | RedisCluster, *, prefix: str, settings: TimersSettings) -> None:
+    def __init__(self, redis: Redis | RedisCluster, *, prefix: str, settings: TimersSettings, outage: Outage) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise Invalid(f"prefix must be 1 to 128 of A-Z a-z 0-9 . _ : / -; got {shown(prefix)}")
         self._prefix = prefix
@@ -35,7 +37,7 @@ class RedisScripts:
             self._wire = SingleWire(redis, settings)
         else:
             raise Invalid(f"redis must be a redis.asyncio.Redis or RedisCluster; got {shown(redis)}")
-        self._caller = Caller(self._wire, self._keys_of, settings)
+        self._caller = Caller(self._wire, self._keys_of, settings, outage=outage)
         self._wakeup = Wakeup(self._wire, self._keys_of, settings)
 
     async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
@@ -51,6 +53,13 @@ class RedisScripts:
             return int((await self._caller.call("head", topic, (), repeat=Repeat.READ)).reply)
 
         return await self._wakeup.wait(topic, head=head, timeout_ms=timeout_ms)
+
+    async def ping(self) -> bool:
+        try:
+            await self._wire.send(self._keys_of("ping").names[0], (b"PING",))
+        except (NotSent, NoAnswer, RedisError):
+            return False
+        return True
 
     async def close(self) -> None:
         await self._wakeup.close()

@@ -11,10 +11,10 @@ import msgspec
 __all__ = ["SCRIPTS", "Keys", "Script"]
 
 _NAMES: Final = (
-    *("schedule", "claim", "commit", "reject", "nack", "extend", "cancel"),
+    *("schedule", "claim", "commit", "reject", "nack", "extend", "cancel", "cancel_all"),
     *("head", "stats", "peek", "get", "redrive", "discard"),
 )
-_PARTS: Final = ("due", "leased", "meta", "payload", "dead", "letter", "ops", "topic")
+_PARTS: Final = ("due", "leased", "record", "state", "dead", "letter", "ops", "topic")
 
 
 class Script(msgspec.Struct, frozen=True):

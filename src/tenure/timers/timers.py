@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,10 +11,10 @@ from redis.asyncio import Redis, RedisCluster
 
 from tenure.core.names import check_node, check_topic_name
 from tenure.core.values import check_within
-from tenure.errors import Conflict, Invalid, Overloaded
+from tenure.errors import Conflict, Indeterminate, Invalid, Overloaded
 from tenure.timers import replies
 from tenure.timers.calling import Repeat, Scripts
-from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, spread, timer_id_of
+from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, operations, spread, timer_id_of
 from tenure.timers.model import (
     At,
     Cancelled,
@@ -30,6 +31,7 @@ from tenure.timers.model import (
     Timer,
     TimerInfo,
 )
+from tenure.timers.outage import Outage, Report, log_report
 from tenure.timers.redis_scripts import RedisScripts
 from tenure.timers.settings import TimersSettings
 
@@ -48,7 +50,8 @@ class Timers:
         self, redis: Redis | RedisCluster, *, prefix: str = "tenure", settings: TimersSettings | None = None
     ) -> None:
         self.settings = settings or TimersSettings()
-        self._scripts: Scripts = RedisScripts(redis, prefix=prefix, settings=self.settings)
+        self._outage = Outage(log_report)
+        self._scripts: Scripts = RedisScripts(redis, prefix=prefix, settings=self.settings, outage=self._outage)
 
     async def __aenter__(self) -> Timers:
         return self
@@ -90,8 +93,9 @@ class Timers:
         check_topic_name(topic)
         if on_conflict not in ("replace", "keep", "error"):
             raise Invalid('on_conflict must be "replace", "keep" or "error"')
-        call = os.urandom(8)
-        entries = [entry_of(new, self.settings, op=call + i.to_bytes(4)) for i, new in enumerate(timers)]
+        entries = [
+            entry_of(new, self.settings, op=op) for op, new in zip(operations(os.urandom(8)), timers, strict=False)
+        ]
         done: list[Scheduled] = []
         for chunk in chunks(entries, [len(entry.payload) for entry in entries], self.settings):
             try:
@@ -109,9 +113,29 @@ class Timers:
     async def cancel(self, topic: str, timer_id: str) -> Cancelled:
         """Remove a timer that nobody holds; one that a worker holds is ``in_flight`` and left alone."""
         check_topic_name(topic)
-        args = (os.urandom(12), timer_id_of(timer_id, self.settings))
+        args = (os.urandom(8), timer_id_of(timer_id, self.settings))
         answer = await self._scripts.call("cancel", topic, args, repeat=Repeat.SAFE)
         return replies.cancelled(answer.reply)
+
+    async def cancel_all(self, topic: str) -> int:
+        """Remove every timer of a topic that nobody holds, and return how many; those that workers hold are left alone.
+
+        One script removes up to ``batch_max``, so that Redis is not held up, and the call ends after as many timers as
+        were there at its first script. Not repeated after a lost answer (Indeterminate): call it again. An error's
+        ``detail["cancelled"]`` holds how many earlier scripts of the call removed.
+        """
+        check_topic_name(topic)
+        count, left = 0, None
+        while left is None or left > 0:
+            try:
+                answer = await self._scripts.call("cancel_all", topic, (self.settings.batch_max,), repeat=Repeat.NEVER)
+            except (Overloaded, Indeterminate) as error:
+                error.detail["cancelled"] = count
+                raise
+            gone, rest = answer.reply
+            count += gone
+            left = rest if left is None else min(rest, left - gone)
+        return count
 
     # For workers
 
@@ -209,6 +233,19 @@ class Timers:
 
     # For people
 
+    async def ping(self, *, timeout_ms: int | None = None) -> bool:
+        """Return whether Redis answers within ``timeout_ms``, by default ``connect_ms``. It is asked once."""
+        limit_ms = self.settings.connect_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(max(limit_ms, 0) / 1000):
+                return await self._scripts.ping()
+        except TimeoutError:
+            return False
+
+    def report_to(self, report: Report) -> None:
+        """Report the begin and the end of an outage of Redis here, and not to the logger ``tenure.timers``."""
+        self._outage.report = report
+
     async def peek(self, topic: str, *, state: State = "waiting", limit: int = 100, offset: int = 0) -> list[TimerInfo]:
         """Look at timers without taking them, the soonest (or the longest dead) first; fewer where they are large."""
         check_topic_name(topic)
@@ -233,7 +270,7 @@ class Timers:
 
     async def redrive(self, topic: str, *, versions: Sequence[int] | None = None, max_count: int = 100) -> Redriven:
         """Make dead letters due now, with no deliveries: those of ``versions`` (see ``peek``), or the oldest ones."""
-        args: tuple[bytes | int, ...] = (os.urandom(8), *self._letters(topic, versions, max_count))
+        args: tuple[bytes | int, ...] = (os.urandom(6), *self._letters(topic, versions, max_count))
         if versions is not None and not versions:
             return Redriven(0, [])
         answer = await self._scripts.call("redrive", topic, args, repeat=Repeat.NEVER)

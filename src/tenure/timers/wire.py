@@ -13,11 +13,13 @@ from typing import Any, Final, Protocol
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, ReadOnlyError, RedisError, ResponseError
 
 from tenure.timers.settings import TimersSettings
 
-__all__ = ["Command", "Lane", "NoAnswer", "NotSent", "SingleWire", "Wire"]
+__all__ = ["Command", "Lane", "NoAnswer", "NotSent", "SingleWire", "Wire", "client_of"]
 
 Command = Sequence[bytes | str | int]
 
@@ -44,6 +46,11 @@ class Wire(Protocol):
     async def close(self) -> None:
         """Close the connections that were opened here."""
         ...
+
+
+def client_of(url: str) -> Redis:
+    """A client that tries a connection once: calls are repeated above, where it can be reported. Raises ValueError."""
+    return Redis.from_url(url, retry=Retry(NoBackoff(), 0))
 
 
 class SingleWire:

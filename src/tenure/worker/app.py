@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from tenure.client.client import AsyncClient
+from tenure.client.endpoint import Endpoint, endpoint_of
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
@@ -20,6 +22,8 @@ from tenure.worker.context import Context
 from tenure.worker.declare import declare
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
+from tenure.worker.hints import check_named
+from tenure.worker.hooks import Hook, Hooks
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.options import Knobs, TaskKnobs
@@ -27,7 +31,8 @@ from tenure.worker.periodic import Periodic, Tick
 from tenure.worker.scheduling import AppTimers, OpenTimers
 from tenure.worker.sending import AsyncSending, BlockingSending
 from tenure.worker.task import Task, TaskOf
-from tenure.worker.timer import TimerOf
+from tenure.worker.timer import TimerOf, TimerTask
+from tenure.worker.typed_queue import TypedQueue
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
@@ -38,6 +43,7 @@ __all__ = ["App", "TaskDecorator", "TimerDecorator"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+H = TypeVar("H", bound=Hook)
 
 TASKS_MAX: Final = 1_000
 
@@ -71,13 +77,15 @@ class TimerDecorator(Protocol):
 class App:
     """Tasks and timers, and the broker and the Redis they work with; ``redis`` is its address, or ``timers`` are given.
 
+    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given, and loopback without a key at last.
+
     Nothing is opened until it is needed. Close an app with ``async with app``, ``await app.close()`` or, where there is
     no loop, ``with app``. It belongs to one running event loop at a time; other threads use ``task.blocking``.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         key: str | None = None,
         node: str | None = None,
@@ -87,44 +95,77 @@ class App:
         timers: Timers | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        self.url = url
+        self._endpoint = endpoint_of(url, key)
         self.middlewares: list[Middleware] = list(middlewares)
         self.stats = Stats()
         """What this process counts, by queue; a worker shows it on its metrics page."""
-        self._key = key
         self._node = node
         self._tls = tls
         self._settings = client_settings
         self._handlers: dict[str, Handler[Any]] = {}
+        self._hooks = Hooks()
         self._periodics: dict[str, Periodic] = {}
         self._sending: AsyncSending | None = None
         self._blocking: BlockingSending | None = None
+        self._blocking_lock = threading.Lock()
         self._timers = AppTimers(redis, timers, node=node)
 
     @property
+    def endpoint(self) -> Endpoint:
+        """The server's address and the key that is sent to it."""
+        return self._endpoint
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._endpoint.url
+
+    @property
     def handlers(self) -> MappingProxyType[str, Handler[Any]]:
-        """The tasks by queue and the timers by topic: no two of them have one name."""
+        """What handles the jobs of each queue and the timers of each topic: a task, several by type, or a timer."""
         return MappingProxyType(self._handlers)
 
     @property
     def tasks(self) -> MappingProxyType[str, Task[Any]]:
-        """The tasks by queue."""
-        return MappingProxyType({name: task for name, task in self._handlers.items() if isinstance(task, Task)})
+        """The tasks by name: the queue, with the type in brackets where the task has one."""
+        members = (task for handler in self._handlers.values() for task in handler.tasks)
+        return MappingProxyType({task.name: task for task in members if isinstance(task, Task)})
 
     @property
     def periodics(self) -> MappingProxyType[str, Periodic]:
         """The schedules by queue."""
         return MappingProxyType(self._periodics)
 
-    def task(self, queue: str, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
+    @property
+    def hooks(self) -> Hooks:
+        """What `on_startup` and `on_shutdown` added."""
+        return self._hooks
+
+    def on_startup(self, hook: H) -> H:
+        """Decorate a function without arguments, async or plain, that runs once in each process that runs handlers,
+        before its first job. One that fails ends the worker. Raises Invalid for what is no such function.
+        """
+        self._hooks.on_startup(hook)
+        return hook
+
+    def on_shutdown(self, hook: H) -> H:
+        """Decorate what runs once in each such process after its last job; the last one declared runs first."""
+        self._hooks.on_shutdown(hook)
+        return hook
+
+    def task(self, queue: str, *, type: str | None = None, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
         """Decorate the function that handles the jobs of ``queue``: ``()``, ``(payload)`` or ``(payload, ctx)``.
 
-        Raises Invalid where a knob or the function cannot be meant, and where the queue has a task already.
+        Several tasks share a queue by their ``type``, which `put` writes into the meta of a job. Raises Invalid where a
+        knob or the function cannot be meant, where there is such a task already, and where the tasks of a queue
+        contradict each other.
         """
-        check_topic_name(queue)  # here, or ``@app.task`` without its parentheses would go unnoticed
+        check_named(queue, "@app.task")
+        check_topic_name(queue)
 
         def decorate(handler: Callable[..., Any], /) -> TaskOf[Any, Any, Any]:
-            task = TaskOf[Any, Any, Any](self, queue, handler, knobs, names=sys._getframe(1).f_locals)
+            names = sys._getframe(1).f_locals
+            task = TaskOf[Any, Any, Any](self, queue, handler, knobs, type=type, names=names)
             self._add(task)
             return task
 
@@ -132,6 +173,7 @@ class App:
 
     def timer(self, topic: str, **knobs: Unpack[Knobs]) -> TimerDecorator:
         """Decorate the function that handles the timers of ``topic``, which a Redis keeps; as `task` otherwise."""
+        check_named(topic, "@app.timer")
         check_topic_name(topic)
 
         def decorate(handler: Callable[..., Any], /) -> TimerOf[Any, Any, Any]:
@@ -157,6 +199,7 @@ class App:
         It is a task like any other, and its payload is the `Tick`. Of ticks missed while no worker ran, the latest is
         fired, and with ``catch_up`` the latest ``catch_up_max``.
         """
+        check_named(queue, "@app.periodic")
         schedule = Periodic.of(
             queue, cron=cron, every=every, timezone=timezone, catch_up=catch_up, catch_up_max=catch_up_max
         )
@@ -189,7 +232,7 @@ class App:
         """
         settings = self._settings or ClientSettings()
         settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
-        return AsyncClient(self.url, key=self._key, node=self._node, settings=settings, tls=self._tls)
+        return AsyncClient(self.url, key=self._endpoint.key, node=self._node, settings=settings, tls=self._tls)
 
     @property
     def timers(self) -> Timers:
@@ -201,10 +244,12 @@ class App:
         return self._timers.new()
 
     async def declare(self, *queues: str) -> None:
-        """Create what is missing of the queues of these tasks, or of all; `declare.declare` says what else changes."""
-        tasks = self.tasks
-        for queue in queues or tuple(tasks):
-            await declare(self.client, tasks[queue].options)
+        """Create what is missing of these queues, or of all that have tasks; `declare.declare` says what else
+        changes.
+        """
+        asked = {queue: handler for queue, handler in self._handlers.items() if not isinstance(handler, TimerTask)}
+        for queue in queues or tuple(asked):
+            await declare(self.client, asked[queue].options)
 
     async def send(self, put: Put) -> list[int]:
         """Append what a task puts, through the middlewares."""
@@ -287,11 +332,16 @@ class App:
         self._close_blocking()
 
     def _add(self, task: Handler[Any]) -> None:
-        if task.queue in self._handlers:
-            raise Invalid(f"queue {task.queue!r} has a task already: {self._handlers[task.queue]!r}", field="queue")
-        if len(self._handlers) >= TASKS_MAX:
+        if sum(len(handler.tasks) for handler in self._handlers.values()) >= TASKS_MAX:
             raise Invalid(f"an app has at most {TASKS_MAX} tasks", field="queue")
-        self._handlers[task.queue] = task
+        known = self._handlers.get(task.queue)
+        if known is None and (not isinstance(task, Task) or task.type is None):
+            self._handlers[task.queue] = task
+        elif isinstance(task, TimerTask) or isinstance(known, TimerTask):
+            raise Invalid(f"queue {task.queue!r} has a task already: {known!r}", field="queue")
+        else:
+            members = [*(() if known is None else known.tasks), task]
+            self._handlers[task.queue] = TypedQueue(cast("list[Task[Any]]", members))
 
     def _on_loop(self) -> AsyncSending:
         loop = asyncio.get_running_loop()
@@ -304,10 +354,12 @@ class App:
     def _without_loop(self) -> BlockingSending:
         from tenure.client.client import Client
 
-        if self._blocking is None:
-            client = Client(self.url, key=self._key, node=self._node, settings=self._settings, tls=self._tls)
-            self._blocking = BlockingSending(client)
-        return self._blocking
+        with self._blocking_lock:  # threads that begin together share one client, and so its producers
+            if self._blocking is None:
+                key = self._endpoint.key
+                client = Client(self.url, key=key, node=self._node, settings=self._settings, tls=self._tls)
+                self._blocking = BlockingSending(client)
+            return self._blocking
 
     def _close_blocking(self) -> None:
         blocking, self._blocking = self._blocking, None

@@ -21,11 +21,14 @@ from typing import Any, Final
 
 from tenure.errors import Invalid
 from tenure.worker import frames, importing, logs
+from tenure.worker.app import App
 from tenure.worker.context import Context
 from tenure.worker.frames import Answer, Ask, Begun, Done, FromChild, FromParent, Ready, Run
+from tenure.worker.hooks import StartupFailed
 from tenure.worker.job import HeldJob
 from tenure.worker.reason import bounded, reason_of
 from tenure.worker.timing import SystemTiming, Timing
+from tenure.worker.tracebacks import exc_info_of
 from tenure.worker.verdict import Ack, Nack, Reject, Verdict
 
 __all__ = ["Line", "main"]
@@ -34,6 +37,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _TRACE_BYTES_MAX: Final = 16_384
 # The lease is renewed by the worker, and whoever loses it is killed: a deadline seen from here would only mislead.
 _NO_DEADLINE_MS: Final = 2**62
+_HOOKS_MS: Final = 86_400_000
+"""No limit of ours: the worker kills a child that takes too long to come or to go."""
 
 
 class Line:
@@ -78,11 +83,11 @@ class Line:
         raise Invalid("a context cannot wait for something else")
 
 
-def _run(app: Any, message: Run, line: Line, runner: asyncio.Runner) -> Done:
+def _run(app: App, message: Run, line: Line, runner: asyncio.Runner) -> Done:
     """Run one handler and say how it ended."""
     job = message.job
     job.deadline_ms = _NO_DEADLINE_MS
-    task = app.handlers[job.topic]
+    task = app.handlers[job.topic].task_of(job)
     try:
         called = task.invoke(task.decode(job.data), Context(job, line))
         if inspect.isawaitable(called):
@@ -108,7 +113,7 @@ def _done(error: BaseException) -> Done:
             return Done("cancelled")
     name = type(error).__name__
     said = reason_of(error).removeprefix(name).removeprefix(": ")
-    trace = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(*exc_info_of(error)))
     return Done(name, said, trace=bounded(trace, _TRACE_BYTES_MAX))
 
 
@@ -136,11 +141,22 @@ def main(arguments: list[str]) -> int:
     except BaseException as error:
         line.send(Ready(error=bounded(f"{name} cannot be imported: {reason_of(error)}")))
         return 1
-    line.send(Ready())
     with asyncio.Runner() as runner:
-        while isinstance(message := line.read(), Run):
-            line.send(Begun())
-            line.send(_run(app, message, line, runner))
+        return _serve(app, line, runner)
+
+
+def _serve(app: App, line: Line, runner: asyncio.Runner) -> int:
+    """Run hooks and jobs, all on one loop, until the worker hangs up; returns the exit code."""
+    try:
+        runner.run(app.hooks.start(line.timing, _HOOKS_MS))
+    except BaseException as error:
+        line.send(Ready(error=bounded(f"{error}" if isinstance(error, StartupFailed) else reason_of(error))))
+        return 1
+    line.send(Ready())
+    while isinstance(message := line.read(), Run):
+        line.send(Begun())
+        line.send(_run(app, message, line, runner))
+    runner.run(app.hooks.stop(line.timing, _HOOKS_MS))
     return 0
 
 

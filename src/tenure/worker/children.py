@@ -80,7 +80,7 @@ class Children:
                 self.missing_count += 1
                 if child in self._idle:
                     self._idle.remove(child)
-                await child.close()
+                await child.leave(self._timing, self._settings.shutdown_ms)
 
     def _pause_ms(self, failures: int) -> float:
         bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures + 1, 32)
@@ -201,6 +201,7 @@ def _raise(done: Done) -> NoReturn:
         case "cancelled":
             raise asyncio.CancelledError
         case name:
-            error = type(str(name), (ChildFailure,), {})(done.said)
+            # Named as in the child, so that the log shows the error under its own name, with the child's trace below.
+            error = type(str(name), (ChildFailure,), {"__module__": "builtins"})(done.said)
             error.add_note(done.trace)
             raise error

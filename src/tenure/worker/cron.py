@@ -13,10 +13,20 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from tenure.core.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["Cron", "Every", "Schedule", "due_ticks"]
 
+_MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_MS: Final = 1_000
 _HOUR_MS: Final = 3_600_000
@@ -49,13 +59,14 @@ class Every:
 
 
 class Cron:
-    """The ticks of a cron expression of five fields, or six with seconds in front, in a time zone.
+    """The ticks of a cron expression of five fields, or six with seconds in front, or of a macro like
+    ``@daily``, in a time zone.
 
     Raises Invalid for an expression that is none or never ticks, and for a zone that this machine does not know.
     """
 
     def __init__(self, expression: str, *, timezone: str = "UTC") -> None:
-        self.expression = expression
+        self.expression = _unfolded(expression)
         self._zone = _zone(timezone)
         try:
             first = self.after(0)
@@ -110,6 +121,17 @@ class Cron:
 
     def at(self, tick_ms: int) -> datetime:
         return (_EPOCH + _ms(tick_ms)).astimezone(self._zone)
+
+
+def _unfolded(expression: str) -> str:
+    """An expression in fields. Raises Invalid for a macro that is none, or has no moments of its own."""
+    if not isinstance(expression, str):
+        raise Invalid(f'cron must be text like "0 3 * * *" or "@daily"; got {shown(expression)}', field="cron")
+    if not expression.startswith("@"):
+        return expression
+    if expression not in _MACROS:
+        raise Invalid(f"{expression!r} is no cron macro: say {', '.join(_MACROS)}, or five fields", field="cron")
+    return _MACROS[expression]
 
 
 def due_ticks(schedule: Schedule, last_ms: int, now_ms: int, bound: int) -> list[int]:

@@ -6,7 +6,8 @@
                                            stored value is still the wire's default: these are filled in; and the
                                            five deliveries that a put makes a queue with are raised for its retries
     has another value, chosen by somebody  that value stays, and the difference is logged once
-    is a log                               Conflict
+    is a log that an append made           it becomes a queue as the task says; its records are jobs
+    is a log that somebody configured      Conflict
 
 So an operator's setting is never undone by a deployment. A key that may not change the config works with a queue that
 exists; only creating one needs the admin scope.
@@ -50,12 +51,20 @@ async def declare(client: AsyncClient, options: TaskOptions) -> bool:
     except NotFound:
         return (await client.put_topic(options.queue, **options.queue_config())).created
     if stored["type"] != "queue":
-        raise Conflict(f"{options.queue!r} is a log: give the task another queue", code="not_a_queue")
+        return await _claim_log(client, options)
     changes = to_change(options, stored)
     _warn_of_differences(options, {**stored, **changes})
     if changes:
-        await _change(client, options.queue, {**stored, **changes})
+        await _change(client, options.queue, changes)
     return False
+
+
+async def _claim_log(client: AsyncClient, options: TaskOptions) -> bool:
+    """Make a queue of a log that an append made before anybody declared it. Raises Conflict where somebody did."""
+    try:
+        return (await client.put_topic(options.queue, **options.queue_config())).created
+    except Conflict:
+        raise Conflict(f"{options.queue!r} is a log: give the task another queue", code="not_a_queue") from None
 
 
 def to_change(options: TaskOptions, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,11 +81,9 @@ def to_change(options: TaskOptions, stored: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def _change(client: AsyncClient, queue: str, config: dict[str, Any]) -> None:
-    """A put replaces, so the whole config is sent; the alias would only say the durability a second time."""
-    config.pop("durable", None)
+async def _change(client: AsyncClient, queue: str, changes: dict[str, Any]) -> None:
     try:
-        await client.put_topic(queue, **config)
+        await client.patch_topic(queue, **changes)
     except Denied:
         log.warning("%s: this key may not change the queue's config, it stays as it is", queue)
 

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,13 +18,14 @@ from tenure.worker.children import Children
 from tenure.worker.context import Context
 from tenure.worker.handler import Handler
 from tenure.worker.importing import name_of
+from tenure.worker.options import Place
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.timing import Timing
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["LoopPlaces", "Places", "ProcessPlaces", "ThreadPlaces", "places_for"]
+__all__ = ["LoopPlaces", "MixedPlaces", "Places", "ProcessPlaces", "ThreadPlaces", "places_for"]
 
 _Work = tuple["contextvars.Context", Callable[[], object], "asyncio.Future[object]"]
 
@@ -155,14 +156,55 @@ class ProcessPlaces:
         await self._children.close()
 
 
+class MixedPlaces:
+    """Places by task, for tasks that share a queue and run in different ways. Jobs are taken while all of them can be
+    run: what comes next cannot be chosen.
+    """
+
+    def __init__(self, by_task: Mapping[Handler[Any], Places]) -> None:
+        self.on_change: Callable[[], None] = _nothing
+        self._by_task = by_task
+        self._parts = list(dict.fromkeys(by_task.values()))
+        for part in self._parts:
+            part.on_change = self._changed
+
+    def _changed(self) -> None:
+        self.on_change()
+
+    @property
+    def stuck_count(self) -> int:
+        return sum(part.stuck_count for part in self._parts)
+
+    @property
+    def is_able(self) -> bool:
+        return all(part.is_able for part in self._parts)
+
+    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
+        return self._by_task[task].run(task, payload, ctx)
+
+    async def close(self) -> None:
+        for part in self._parts:
+            await part.close()
+
+
 def places_for(task: Handler[Any], app: App, *, timing: Timing, settings: WorkerSettings) -> Places:
-    """The places that a task asks for. Raises Invalid where it wants processes and its app has no name to import."""
+    """The places that the tasks of a queue ask for. Raises Invalid where one wants processes and its app has no name to
+    import.
+    """
     concurrency = settings.concurrency_of(task.options.concurrency)
-    match task.options.run:
+    kinds = dict.fromkeys(member.options.run for member in task.tasks)
+    made = {run: _places(run, app, concurrency, queue=task.queue, timing=timing, settings=settings) for run in kinds}
+    if len(made) == 1:
+        return next(iter(made.values()))
+    return MixedPlaces({member: made[member.options.run] for member in task.tasks})
+
+
+def _places(run: Place, app: App, concurrency: int, *, queue: str, timing: Timing, settings: WorkerSettings) -> Places:
+    match run:
         case "loop":
             return LoopPlaces()
         case "thread":
-            return ThreadPlaces(concurrency, name=task.queue)
+            return ThreadPlaces(concurrency, name=queue)
         case "process":
             return ProcessPlaces(name_of(app), concurrency, timing=timing, settings=settings)
 

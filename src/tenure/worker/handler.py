@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from tenure.errors import Invalid
 from tenure.worker.options import TaskOptions
-from tenure.worker.payload import Shape, decoder_for
+from tenure.worker.payload import Misfit, Shape, decoder_for, encode
 
 if TYPE_CHECKING:
     from tenure.worker.context import Context
+    from tenure.worker.job import HeldJob
 
 __all__ = ["Handler"]
 
@@ -31,6 +33,7 @@ class Handler(Generic[T]):
         self.is_async = shape.is_async
         # A handler that takes no payload does not care what it is: a tick, for one.
         self.decode = decoder_for(shape.payload, of=f"task {options.queue!r}") if shape.arity else _ignored
+        self._is_typed = bool(shape.arity) and shape.payload is not Any
         self.invoke = _invoker(handler, shape)
         """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
 
@@ -38,11 +41,41 @@ class Handler(Generic[T]):
     def queue(self) -> str:
         return self.options.queue
 
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self.queue
+
+    @property
+    def tasks(self) -> tuple[Handler[Any], ...]:
+        """The functions that handle the jobs of its queue: itself, unless several share the queue."""
+        return (self,)
+
+    def task_of(self, job: HeldJob) -> Handler[Any]:
+        """Return which of them handles a job."""
+        return self
+
+    def encoded(self, payloads: Iterable[Any]) -> list[bytes]:
+        """Return payloads as the JSON of jobs. Raises Invalid where one has no such form, and, naming the field, where
+        the handler would not take it: found here, it is the caller's to mend, and not a dead letter.
+        """
+        return [self._encoded(payload, index) for index, payload in enumerate(payloads)]
+
+    def _encoded(self, payload: Any, index: int) -> bytes:
+        data = encode(payload)
+        if self._is_typed:
+            try:
+                self.decode(data)
+            except Misfit as misfit:
+                where = {} if misfit.field is None else {"field": misfit.field}
+                raise Invalid(f"{self.queue}: {misfit}", item=index, **where) from None
+        return data
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.handler(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<{self.word} {self.queue!r} {getattr(self.handler, '__qualname__', self.handler)}>"
+        return f"<{self.word} {self.name!r} {getattr(self.handler, '__qualname__', self.handler)}>"
 
 
 def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Context], Any]:

@@ -21,9 +21,10 @@ from tenure.worker.payload import Misfit
 from tenure.worker.side import Side
 from tenure.worker.time_limit import TimeLimit
 from tenure.worker.timing import Timing
+from tenure.worker.tracebacks import exc_info_of
 from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
 
-__all__ = ["Executor", "Handling", "Settle"]
+__all__ = ["Executor", "Handling", "Settle", "failures_of", "told"]
 
 Settle = Callable[[HeldJob, Verdict], Awaitable[bool]]
 """Tell the broker now; True once it has taken the verdict, False where the lease was lost."""
@@ -138,42 +139,49 @@ class Handling:
         """The verdict on what the handler did; none where one was given already, or would be fenced."""
         job, options = ctx.job, self._options
         failed = is_failure(error)
-        if failed:
-            ctx.logger.warning("failed: %r", error, exc_info=error)
+        if error is not None and failed:
+            ctx.logger.warning("failed: %r", error, exc_info=exc_info_of(error))
         if job.settled or ctx.lost:
             return None
-        failures = await self._failures(job) if failed and options.policy is AckPolicy.NACK_ON_ERROR else 0
+        failures: int | None = 0
+        if failed and options.policy is AckPolicy.NACK_ON_ERROR:
+            failures = await failures_of(job, self._side, retries=options.retries)
         if failures is None:
             return None
         return verdict_of(
             error, options.policy, seq=job.seq, failures=failures, retries=options.retries, backoff=options.backoff
         )
 
-    async def _failures(self, job: HeldJob) -> int | None:
-        """How often the job has failed by now, None where it is gone.
-
-        Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the
-        retries, nobody is asked. Where nobody can be asked, the job is given back rather than rejected by guess: its
-        queue's ``max_deliveries`` still ends it.
-        """
-        if job.deliveries <= self._options.retries:
-            return job.deliveries
-        try:
-            return await self._side.failures(job)
-        except NotFound:
-            return None
-        except TenureError:
-            return self._options.retries
-
     def _unfit(self, misfit: Misfit, ctx: Context) -> Verdict:
         ctx.logger.warning("rejected unseen: %s", misfit)
         return Verdict(VerdictKind.REJECT, None, str(misfit))
 
     def _told(self, ctx: Context, verdict: Verdict | None) -> Verdict | None:
-        """Tell the middlewares; one that fails there must not cost the broker its answer."""
-        for middleware in self._middlewares:
-            try:
-                middleware.verdict(ctx, verdict)
-            except Exception:
-                ctx.logger.exception("%s failed in its verdict hook", type(middleware).__name__)
-        return verdict
+        return told(self._middlewares, ctx, verdict)
+
+
+async def failures_of(job: HeldJob, side: Side, *, retries: int) -> int | None:
+    """Return how often a job has failed by now, None where it is gone.
+
+    Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the
+    retries, nobody is asked. Where nobody can be asked, the job is given back rather than rejected by guess: its
+    queue's ``max_deliveries`` still ends it.
+    """
+    if job.deliveries <= retries:
+        return job.deliveries
+    try:
+        return await side.failures(job)
+    except NotFound:
+        return None
+    except TenureError:
+        return retries
+
+
+def told(middlewares: Sequence[Middleware], ctx: Context, verdict: Verdict | None) -> Verdict | None:
+    """Report a verdict to the middlewares and return it; one that fails there must not cost the broker its answer."""
+    for middleware in middlewares:
+        try:
+            middleware.verdict(ctx, verdict)
+        except Exception:
+            ctx.logger.exception("%s failed in its verdict hook", type(middleware).__name__)
+    return verdict

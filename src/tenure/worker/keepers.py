@@ -15,7 +15,6 @@ from tenure.worker.handler import Handler
 from tenure.worker.link import Link
 from tenure.worker.queue_side import QueueSide
 from tenure.worker.side import Side
-from tenure.worker.task import Task
 from tenure.worker.timer import TimerTask
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ async def opened_keepers(app: App, tasks: Sequence[Handler[Any]], *, push: bool)
     Handlers put and schedule through what the app opens for itself, so that they cannot keep heartbeats and acks
     waiting. Nor can the tasks themselves: each has a connection that waits for jobs.
     """
-    queues = [task for task in tasks if isinstance(task, Task)]
     timers = [task for task in tasks if isinstance(task, TimerTask)]
+    queues = [task for task in tasks if not isinstance(task, TimerTask)]
     async with AsyncExitStack() as stack:
         keepers: list[Keeper] = []
         if queues:
@@ -51,7 +50,7 @@ async def opened_keepers(app: App, tasks: Sequence[Handler[Any]], *, push: bool)
         yield keepers
 
 
-def _broker(app: App, client: AsyncClient, tasks: Sequence[Task[Any]], *, push: bool) -> Keeper:
+def _broker(app: App, client: AsyncClient, tasks: Sequence[Handler[Any]], *, push: bool) -> Keeper:
     link = Link(app.url)
     return Keeper([(task, QueueSide(client, task.options, link=link, push=push)) for task in tasks], client)
 

@@ -39,6 +39,10 @@ class Link:
             log.info("working at %s", queue)
         self._opened.add(queue)
 
+    def is_up(self, queue: str) -> bool:
+        """Whether a source was opened, and is fed."""
+        return queue in self._opened and queue not in self._down
+
 
 class Ages:
     """How long a job was under way, without trusting that two machines agree on the time.

@@ -17,7 +17,7 @@ _VARIABLE: Final = "TENURE_WORKER_LOG"
 def configure(log_format: str, level_name: str) -> None:
     """Log to standard error, what handlers log included, unless their module has set up logging by itself."""
     level = getattr(logging, level_name.upper())
-    configure_tenure(log_format, level=level)
+    configure_tenure(log_format, level=level, tracebacks=True)
     root = logging.getLogger()
     if not root.handlers:
         root.handlers[:] = logging.getLogger("tenure").handlers

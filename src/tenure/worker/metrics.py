@@ -1,24 +1,21 @@
-"""What a worker counts while it runs, and the page on which Prometheus finds it.
+"""What a worker counts while it runs, and how Prometheus sees it.
 
 The runtime adds to plain integers; names, labels and text come into being only when somebody looks. So counting costs a
-job next to nothing, and the page needs prometheus-client only where it is asked for.
+job next to nothing, and prometheus-client is needed only where the page is asked for.
 """
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tenure.errors import Invalid
-from tenure.extras import needs_extra
 from tenure.worker.verdict import VerdictKind
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["MetricsPage", "QueueStats", "Stats", "StatsCollector", "TimeHistogram"]
+__all__ = ["QueueStats", "Stats", "StatsCollector", "TimeHistogram"]
 
 HANDLER_BOUNDS_MS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 QUEUED_BOUNDS_MS: Final = (*HANDLER_BOUNDS_MS, 1_800_000, 7_200_000, 86_400_000)
@@ -135,39 +132,6 @@ class StatsCollector:
                 histogram = getattr(numbers, name)
                 family.add_metric((queue,), _buckets(histogram), sum_value=histogram.total_ms / 1000)
             yield family
-
-
-class MetricsPage:
-    """``GET /metrics`` over HTTP, from a thread of its own; ``port`` 0 takes a free one, and `port` tells which.
-
-    Listens on loopback unless told otherwise: the page needs no key. Raises Invalid where prometheus-client is missing
-    or the port cannot be had.
-    """
-
-    def __init__(self, stats: Stats, *, port: int, host: str = "127.0.0.1") -> None:
-        try:
-            from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-            from prometheus_client import start_http_server as start
-        except ModuleNotFoundError as error:
-            raise needs_extra("a metrics page needs prometheus-client", "metrics") from error
-        registry = CollectorRegistry(auto_describe=False)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=registry)
-        registry.register(StatsCollector(stats))
-        try:
-            server, thread = start(port, addr=host, registry=registry)
-        except OSError as error:
-            raise Invalid(f"the metrics page cannot listen on {host}:{port}: {error.strerror or error}") from error
-        self._server: Any = server
-        self._thread: threading.Thread = thread
-        self.host = host
-        self.port: int = server.server_port
-
-    def close(self) -> None:
-        """Stop listening; returns once the thread has ended."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def _by_verdict(numbers: QueueStats, verdict: str) -> int:

@@ -40,6 +40,7 @@ class Put(msgspec.Struct, kw_only=True):
     task: Handler[Any]
     queue: str
     records: list[Outgoing]
+    idempotency_key: str | None = None
 
 
 CallNext = Callable[[], Awaitable[None]]

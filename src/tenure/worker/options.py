@@ -14,6 +14,7 @@ from tenure.core.values import check_within
 from tenure.errors import Invalid
 from tenure.worker.backoff import BackoffRule, Exponential
 from tenure.worker.durations import Duration, Rate, ms_of, rate_of
+from tenure.worker.hints import TASK_HINTS, unknown_options
 from tenure.worker.verdict import AckPolicy
 
 __all__ = ["HELD_MAX", "Durability", "Knobs", "Place", "Run", "TaskKnobs", "TaskOptions"]
@@ -43,6 +44,7 @@ class Knobs(TypedDict, total=False):
     lease: Duration
     concurrency: int
     prefetch: int
+    max_in_flight: int
     rate: str
     time_limit: Duration | None
     policy: AckPolicy
@@ -84,14 +86,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Check the knobs of a handler for ``queue``. Raises Invalid, naming the knob."""
         unknown = set(knobs) - set(TaskKnobs.__annotations__)
         if unknown:
-            raise Invalid(f"unknown task option: {', '.join(sorted(unknown))}", field=min(unknown))
+            raise unknown_options(unknown, of="a task", known=TaskKnobs.__annotations__, hints=TASK_HINTS)
         queue = check_topic_name(queue)
         run = _run(knobs.get("run", "auto"), is_async=is_async)
         retries = check_within(knobs.get("retries", 3), "retries", least=0, most=RETRIES_MAX)
-        concurrency = check_within(
-            knobs.get("concurrency", _default_concurrency(run)), "concurrency", least=1, most=HELD_MAX
-        )
-        spare = HELD_MAX - concurrency
+        concurrency, prefetch = _held(knobs, run)
         time_limit = knobs.get("time_limit")
         return cls(
             queue=queue,
@@ -99,7 +98,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             backoff=_backoff(knobs.get("backoff", Exponential())),
             lease_ms=ms_of(knobs.get("lease", 30_000), field="lease", min_ms=LEASE_MS_MIN, max_ms=LEASE_MS_MAX),
             concurrency=concurrency,
-            prefetch=check_within(knobs.get("prefetch", min(concurrency, spare)), "prefetch", least=0, most=spare),
+            prefetch=prefetch,
             rate=rate_of(knobs["rate"]) if "rate" in knobs else None,
             time_limit_ms=None if time_limit is None else ms_of(time_limit, field="time_limit", min_ms=1),
             policy=_policy(knobs.get("policy", AckPolicy.NACK_ON_ERROR)),
@@ -111,6 +110,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             push=knobs.get("push", True),
             said=frozenset(knobs),
         )
+
+    @property
+    def max_in_flight(self) -> int:
+        """How many jobs a worker process holds at once, running and prefetched."""
+        return self.concurrency + self.prefetch
 
     def queue_config(self) -> ConfigFields:
         """The config that the task's queue is created with."""
@@ -135,7 +139,25 @@ def _run(run: str, *, is_async: bool) -> Place:
     return where
 
 
-def _default_concurrency(run: str) -> int:
+def _held(knobs: TaskKnobs, run: Place) -> tuple[int, int]:
+    """How many jobs run at once, and how many more are held; ``max_in_flight`` is the sum of both."""
+    held_max = knobs.get("max_in_flight")
+    default = default_concurrency(run)
+    if held_max is None:
+        concurrency = check_within(knobs.get("concurrency", default), "concurrency", least=1, most=HELD_MAX)
+        spare = HELD_MAX - concurrency
+        return concurrency, check_within(
+            knobs.get("prefetch", min(concurrency, spare)), "prefetch", least=0, most=spare
+        )
+    if "prefetch" in knobs:
+        raise Invalid("max_in_flight is concurrency plus prefetch: give one of the two", field="max_in_flight")
+    check_within(held_max, "max_in_flight", least=1, most=HELD_MAX)
+    concurrency = check_within(knobs.get("concurrency", min(default, held_max)), "concurrency", least=1, most=held_max)
+    return concurrency, held_max - concurrency
+
+
+def default_concurrency(run: Place) -> int:
+    """How many jobs run at once where the task does not say."""
     if run == "process":
         return os.cpu_count() or 1
     return _LOOP_CONCURRENCY if run == "loop" else _THREAD_CONCURRENCY

@@ -8,6 +8,7 @@ type says otherwise, so that producers may be newer than workers.
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +26,13 @@ _ERRORS_SHOWN_MAX: Final = 5
 
 
 class Misfit(Exception):
-    """The payload is not what the handler takes; the message says what is wrong with it, and where."""
+    """The payload is not what the handler takes; the message says what is wrong with it, and where. ``field`` is the
+    path of the first value that does not fit; None for the payload as a whole.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -90,7 +97,7 @@ def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]
         try:
             return validate(data)
         except BaseException as error:  # of msgspec, of pydantic, and whatever a type's own checks raise
-            raise Misfit(_misfit(error)) from error
+            raise Misfit(_misfit(error), field=_field(error)) from error
 
     return decode
 
@@ -153,7 +160,7 @@ def _encode_other(value: Any) -> Any:
     serializer = getattr(value, "__pydantic_serializer__", None)
     if serializer is None:
         raise TypeError(f"objects of type {type(value).__name__} are not supported")
-    return msgspec.Raw(serializer.to_json(value))
+    return msgspec.Raw(serializer.to_json(value, warnings=False))  # what does not fit is refused as such
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
@@ -169,6 +176,19 @@ def _misfit(error: BaseException) -> str:
     else:
         text = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return bounded(f"payload does not fit: {' '.join(text.split())}", _SHOWN_BYTES_MAX)
+
+
+def _field(error: BaseException) -> str | None:
+    """Where the first thing wrong lies, by what msgspec or pydantic says."""
+    if callable(getattr(error, "errors", None)):
+        first: dict[str, Any] = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
+        return ".".join(map(str, first["loc"])) or None
+    found = [match[1] for pattern in (_AT, _OF) if (match := pattern.search(str(error)))]
+    return ".".join(found) or None
+
+
+_AT: Final = re.compile(r"at `\$\.?([^`]+)`")
+_OF: Final = re.compile(r"(?:required|unknown) field `([^`]+)`")
 
 
 def _path(location: tuple[str | int, ...]) -> str:

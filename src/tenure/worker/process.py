@@ -15,6 +15,7 @@ import msgspec
 from tenure.worker import frames
 from tenure.worker.frames import FromChild, FromParent, Ready
 from tenure.worker.settings import WorkerSettings
+from tenure.worker.timing import Timing, within
 
 __all__ = ["Child", "ChildDied"]
 
@@ -79,6 +80,14 @@ class Child:
         """SIGKILL."""
         with suppress(ProcessLookupError):
             self.process.kill()
+
+    async def leave(self, timing: Timing, ms: int) -> None:
+        """Hang up, so that it runs its shutdown hooks and ends; after ``ms`` it is killed."""
+        if not self._writer.is_closing():
+            self._writer.write_eof()
+        with suppress(TimeoutError):
+            await within(timing, ms, self.process.wait())
+        await self.close()
 
     async def close(self) -> None:
         """Kill it, and let go of the line."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from tenure.worker.executors import Places
 from tenure.worker.handler import Handler
-from tenure.worker.handling import Handling
 from tenure.worker.heartbeat import Heartbeat
 from tenure.worker.job import HeldJob
 from tenure.worker.link import Ages
@@ -29,6 +28,7 @@ from tenure.worker.settler import RELEASED, Settler
 from tenure.worker.side import Side
 from tenure.worker.source import Feed
 from tenure.worker.timing import Timing, end, unless, within
+from tenure.worker.typed_handling import handling_for
 from tenure.worker.verdict import Verdict
 
 __all__ = ["Runner"]
@@ -86,7 +86,7 @@ class Runner:
         self._settler = Settler(
             side, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
         )
-        handling = Handling(
+        handling = handling_for(
             task,
             side=side,
             timing=timing,
@@ -117,6 +117,11 @@ class Runner:
         self._beating = asyncio.create_task(self._held.run())
         self._on_places()
         return [self._beating, self._source.start()]
+
+    @property
+    def is_able(self) -> bool:
+        """Whether handlers can be run at all; not while no process for them starts."""
+        return self._places.is_able
 
     # In
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from tenure.client.core import default_node
 from tenure.errors import Invalid
 from tenure.extras import needs_extra
+from tenure.server_guard import check_server
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
@@ -48,13 +49,14 @@ class OpenTimers:
     def at(cls, url: str, *, node: str) -> OpenTimers:
         """Timers on the running loop. Raises Invalid where redis-py is missing or the address is none."""
         try:
-            from redis.asyncio import Redis
+            from tenure.timers.timers import Timers
+            from tenure.timers.wire import client_of
         except ModuleNotFoundError as error:
             raise needs_extra("timers need redis-py", "redis") from error
-        from tenure.timers.timers import Timers
 
+        check_server(url)
         try:
-            redis = Redis.from_url(url)
+            redis = client_of(url)
         except ValueError as error:
             raise Invalid(f"this is no address of a Redis: {error}", field="redis") from error
         return cls(Timers(redis), node=node, redis=redis, address=urlsplit(url).netloc.rpartition("@")[2])

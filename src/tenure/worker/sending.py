@@ -1,7 +1,8 @@
 """How puts reach the broker: single ones gathered by a producer per queue, the others in a request of their own.
 
-The first put of a queue goes alone and carries the declared config, which counts only where it creates the queue; so a
-put needs no round trip to see whether the queue is there, and no right beyond writing where it is.
+Every request carries the declared config, which counts only where it creates the queue; so a put needs no round trip to
+see whether the queue is there, and no right beyond writing where it is. The first puts of a queue, which often come all
+at once, are gathered like any others.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenure.core.records import Record
-from tenure.errors import Invalid, NotFound
+from tenure.errors import Invalid
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
 
 if TYPE_CHECKING:
+    from tenure.client.blocking_producer import Producer
     from tenure.client.client import AsyncClient, Client
     from tenure.client.producer import AsyncProducer
 
@@ -51,23 +53,24 @@ class AsyncSending:
             await self.client.close()
 
     async def _append(self, put: Put) -> list[int]:
-        producer, stats = self._producers.get(put.queue), self._stats.queue(put.queue)
-        if producer is not None and len(put.records) == 1 and put.records[0].unique_key is None:
-            try:
-                seq = await producer.put(_record(put.records[0]))
-            except NotFound:
-                pass  # somebody deleted the queue: declare it again
-            else:
-                stats.puts += 1
-                stats.producer_batches = producer.sent_count
-                return [seq]
-        produced = await self.client.produce(
-            put.queue, [_record(record) for record in put.records], config=put.task.options.queue_config()
-        )
-        stats.puts += len(put.records)
-        if producer is None:
-            self._producers.setdefault(put.queue, self.client.producer(put.queue, create=False))
-        return list(produced.seqs)
+        stats = self._stats.queue(put.queue)
+        if _is_plain(put):
+            producer = self._producers.get(put.queue)
+            if producer is None:
+                producer = self.client.producer(put.queue, config=put.task.options.queue_config())
+                self._producers[put.queue] = producer
+            seqs = [await producer.put(_record(put.records[0]))]
+            stats.producer_batches = producer.sent_count
+        else:
+            produced = await self.client.produce(
+                put.queue,
+                [_record(record) for record in put.records],
+                idempotency_key=put.idempotency_key,
+                config=put.task.options.queue_config(),
+            )
+            seqs = list(produced.seqs)
+        stats.puts += len(seqs)
+        return seqs
 
 
 class BlockingSending:
@@ -75,6 +78,7 @@ class BlockingSending:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._producers: dict[str, Producer] = {}
 
     def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
@@ -90,8 +94,21 @@ class BlockingSending:
         return await around_put(middlewares, append)(put)
 
     def _append(self, put: Put) -> list[int]:
+        if _is_plain(put):
+            return [self._producer(put).put(_record(put.records[0]))]
         records = [_record(record) for record in put.records]
-        return list(self.client.produce(put.queue, records, config=put.task.options.queue_config()).seqs)
+        produced = self.client.produce(
+            put.queue, records, idempotency_key=put.idempotency_key, config=put.task.options.queue_config()
+        )
+        return list(produced.seqs)
+
+    def _producer(self, put: Put) -> Producer:
+        """The producer of a queue, one for all threads: of two made at once the first is kept."""
+        producer = self._producers.get(put.queue)
+        if producer is None:
+            made = self.client.producer(put.queue, config=put.task.options.queue_config())
+            producer = self._producers.setdefault(put.queue, made)
+        return producer
 
 
 def _check_no_loop() -> None:
@@ -110,6 +127,11 @@ def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
         return seqs
     hooked.close()
     raise Invalid("a middleware's put hook waited for something: with task.blocking it must not")
+
+
+def _is_plain(put: Put) -> bool:
+    """Whether a put may share a request with others: one job, and no key that speaks for the whole request."""
+    return len(put.records) == 1 and put.records[0].unique_key is None and put.idempotency_key is None
 
 
 def _record(outgoing: Outgoing) -> Record:

@@ -37,8 +37,19 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Nacks in flight per queue; each reason and delay needs one of its own."""
     settle_retry_ms: int = 1_000
     """The longest wait before a verdict is sent again; repeated while the lease may live."""
+    startup_ms: int = 60_000
+    """How long the startup hooks may take together before the worker gives up."""
+    shutdown_ms: int = 10_000
+    """How long the shutdown hooks may take together before the worker ends without them."""
+    restart_min_ms: int = 1_000
+    restart_max_ms: int = 30_000
+    """The wait before a supervised worker is started again: min, doubled each time that it did not last for max."""
     child_start_ms: int = 30_000
-    """How long a process for CPU-bound handlers may take to import the app."""
+    """How long a process for CPU-bound handlers may take to import the app and run its startup hooks."""
+    page_connections_max: int = 32
+    """Connections to the page with metrics and probes, at once."""
+    probe_ms: int = 2_000
+    """How long the event loop may take to answer a probe before it counts as stuck."""
     frame_bytes_max: int = 16 << 20
     """The largest message to or from such a process."""
 

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from tenure.core.names import check_key
 from tenure.errors import Invalid
 from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
+from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
-from tenure.worker.payload import encode, shape_of
+from tenure.worker.payload import shape_of
+from tenure.worker.typed_queue import TYPE_KEY
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf", "wall_ms_of"]
+__all__ = ["BlockingPuts", "PutManyOptions", "PutOptions", "Task", "TaskOf", "when_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,22 +27,25 @@ A = ParamSpec("A")
 
 
 class PutManyOptions(TypedDict, total=False):
-    """How jobs are put: not before ``delay`` has passed or ``at`` has come, with a ``tag`` and ``meta``."""
+    """How jobs are put: not before ``delay`` has passed or ``at`` has come, with a ``tag`` and ``meta``;
+    ``idempotency_key`` makes the same put, sent again within the server's window, answer the same seqs.
+    """
 
-    delay: Duration
-    at: datetime
-    tag: str
-    meta: dict[str, Any]
+    delay: Duration | None
+    at: datetime | None
+    tag: str | None
+    meta: dict[str, Any] | None
+    idempotency_key: str | None
 
 
 class PutOptions(PutManyOptions, total=False):
     """As for many, and ``unique``: while a job with this key lives in the queue, putting it again answers that job."""
 
-    unique: str
+    unique: str | None
 
 
 class Task(Handler[T]):
-    """A function that handles the jobs of one queue, with a payload of type ``T``."""
+    """A function that handles the jobs of one queue, or those of one ``type`` in it, with a payload of type ``T``."""
 
     word = "Task"
 
@@ -50,11 +56,19 @@ class Task(Handler[T]):
         handler: Callable[..., Any],
         knobs: TaskKnobs,
         *,
+        type: str | None = None,
         names: dict[str, Any] | None = None,
     ) -> None:
         shape = shape_of(handler, names)
+        self.type = None if type is None else check_key(type, field="type")
+        self.knobs = knobs
         super().__init__(handler, shape, TaskOptions.of(queue, knobs, is_async=shape.is_async))
         self.app = app
+
+    @property
+    def name(self) -> str:
+        """The queue, and the type in brackets where the task has one: no two tasks of an app have one name."""
+        return self.queue if self.type is None else f"{self.queue}[{self.type}]"
 
     @property
     def blocking(self) -> BlockingPuts[T]:
@@ -67,11 +81,13 @@ class Task(Handler[T]):
     @overload
     async def put(self, data: T, **how: Unpack[PutOptions]) -> int: ...
 
-    async def put(self, data: Any = None, **how: Unpack[PutOptions]) -> int:
+    async def put(self, data: Any = None, *more: Any, **how: Unpack[PutOptions]) -> int:
         """Put one job and return its seq once it is durable. A queue that is not there yet is created as declared.
 
-        Raises Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        Raises Invalid where the handler does not take the payload, Indeterminate where nobody can tell whether it was
+        stored, and what the broker answers.
         """
+        check_one_payload(more)
         return (await self.app.send(self._put([data], how)))[0]
 
     async def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
@@ -80,14 +96,32 @@ class Task(Handler[T]):
         return await self.app.send(put) if put.records else []
 
     def _put_many(self, items: Iterable[Any], how: PutManyOptions) -> Put:
-        if "unique" in how:
+        if how.get("unique") is not None:
             raise Invalid("jobs with a unique key are put one at a time: put(…, unique=…)", field="unique")
         return self._put(items, how)
 
     def _put(self, items: Iterable[Any], how: PutOptions | PutManyOptions) -> Put:
-        fields = _fields(how)
-        records = [Outgoing(data=encode(item), **fields) for item in items]
-        return Put(task=self, queue=self.queue, records=records)
+        unknown = set(how) - PutOptions.__optional_keys__
+        if unknown:
+            raise unknown_options(unknown, of="a put", known=PutOptions.__optional_keys__, hints=PUT_HINTS)
+        fields = _fields(how) | {"meta": self._meta(how.get("meta"))}
+        records = [Outgoing(data=data, **fields) for data in self.encoded(items)]
+        return Put(task=self, queue=self.queue, records=records, idempotency_key=how.get("idempotency_key"))
+
+    def _meta(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The meta of a job, with its type in it. Raises Invalid where the caller wants another type."""
+        if self.type is None:
+            return given
+        meta = {**(given or {}), TYPE_KEY: self.type}
+        if given is not None and given.get(TYPE_KEY, self.type) != self.type:
+            raise Invalid(f"meta[{TYPE_KEY!r}] is the type of the job, {self.type!r}: leave it out", field="meta")
+        return meta
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What a task does not have, named as another queue names it; type checkers find that out by themselves."""
+            no_attribute(name)
 
 
 class TaskOf(Task[T], Generic[T, A, R]):
@@ -110,8 +144,9 @@ class BlockingPuts(Generic[T]):
     @overload
     def put(self, data: T, **how: Unpack[PutOptions]) -> int: ...
 
-    def put(self, data: Any = None, **how: Unpack[PutOptions]) -> int:
+    def put(self, data: Any = None, *more: Any, **how: Unpack[PutOptions]) -> int:
         """As `Task.put`; blocks."""
+        check_one_payload(more)
         return self._task.app.send_blocking(self._task._put([data], how))[0]
 
     def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
@@ -121,21 +156,24 @@ class BlockingPuts(Generic[T]):
 
 
 def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
-    unknown = set(how) - PutOptions.__optional_keys__
-    if unknown:
-        raise Invalid(f"unknown option of a put: {', '.join(sorted(unknown))}", field=min(unknown))
-    if "delay" in how and "at" in how:
-        raise Invalid("give a delay or a time, not both", field="at")
     return {
         "tag": how.get("tag"),
-        "meta": how.get("meta"),
-        "delay_ms": ms_of(how.get("delay", 0), field="delay"),
-        "deliver_at": wall_ms_of(how["at"]) if "at" in how else None,
         "unique_key": how.get("unique"),
+        **when_of(how.get("delay"), how.get("at")),
     }
 
 
-def wall_ms_of(at: datetime) -> int:
+def when_of(delay: Duration | None, at: datetime | None) -> dict[str, int | None]:
+    """Return ``delay_ms`` and ``deliver_at`` of a record. Raises Invalid where both are given, or one is none."""
+    if delay is not None and at is not None:
+        raise Invalid("give a delay or a time, not both", field="at")
+    return {
+        "delay_ms": 0 if delay is None else ms_of(delay, field="delay"),
+        "deliver_at": None if at is None else _wall_ms_of(at),
+    }
+
+
+def _wall_ms_of(at: datetime) -> int:
     """A moment in milliseconds since the epoch. Raises Invalid where it does not say its time zone."""
     if at.tzinfo is None:
         raise Invalid("at must say its time zone: datetime(…, tzinfo=UTC)", field="at")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
-from tenure.errors import Invalid
-from tenure.worker.durations import Duration, ms_of
+from tenure.worker.durations import Duration
 from tenure.worker.handler import Handler
+from tenure.worker.hints import PUT_HINTS, TASK_HINTS, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
-from tenure.worker.payload import encode, shape_of
-from tenure.worker.task import wall_ms_of
+from tenure.worker.payload import shape_of
+from tenure.worker.task import when_of
 
 if TYPE_CHECKING:
     from tenure.timers.model import Cancelled, Scheduled
@@ -30,9 +30,9 @@ A = ParamSpec("A")
 class ScheduleManyOptions(TypedDict, total=False):
     """When timers are due: once ``delay`` has passed or ``at`` has come, by default now; with ``meta`` for hooks."""
 
-    delay: Duration
-    at: datetime
-    meta: dict[str, Any]
+    delay: Duration | None
+    at: datetime | None
+    meta: dict[str, Any] | None
 
 
 class ScheduleOptions(ScheduleManyOptions, total=False):
@@ -58,7 +58,7 @@ class TimerTask(Handler[T]):
     ) -> None:
         unknown = set(knobs) - set(Knobs.__annotations__)
         if unknown:
-            raise Invalid(f"a timer has no option {', '.join(sorted(unknown))}", field=min(unknown))
+            raise unknown_options(unknown, of="a timer", known=Knobs.__annotations__, hints=TASK_HINTS)
         shape = shape_of(handler, names)
         super().__init__(handler, shape, TaskOptions.of(topic, cast("TaskKnobs", knobs), is_async=shape.is_async))
         self.app = app
@@ -93,16 +93,13 @@ class TimerTask(Handler[T]):
     def _put(self, items: Iterable[Any], how: ScheduleOptions | ScheduleManyOptions) -> Put:
         unknown = set(how) - ScheduleOptions.__optional_keys__
         if unknown:
-            raise Invalid(f"unknown option of a schedule: {', '.join(sorted(unknown))}", field=min(unknown))
-        if "delay" in how and "at" in how:
-            raise Invalid("give a delay or a time, not both", field="at")
+            raise unknown_options(unknown, of="a schedule", known=ScheduleOptions.__optional_keys__, hints=PUT_HINTS)
         fields: dict[str, Any] = {
             "meta": how.get("meta"),
-            "delay_ms": ms_of(how.get("delay", 0), field="delay"),
-            "deliver_at": wall_ms_of(how["at"]) if "at" in how else None,
+            **when_of(how.get("delay"), how.get("at")),
             "timer_id": how.get("timer_id"),
         }
-        return Put(task=self, queue=self.queue, records=[Outgoing(data=encode(item), **fields) for item in items])
+        return Put(task=self, queue=self.queue, records=[Outgoing(data=data, **fields) for data in self.encoded(items)])
 
 
 class TimerOf(TimerTask[T], Generic[T, A, R]):

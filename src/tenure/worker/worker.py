@@ -1,7 +1,9 @@
 """The process that works at the queues of an app: all runners, the schedule, signals, and the end.
 
-start     declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
+start     run the startup hooks
+          declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
 SIGTERM   take no more, give back what was not begun, let running jobs finish; after `drain_ms` give back the rest
+          then run the shutdown hooks
 again     give everything back at once
 """
 
@@ -23,13 +25,14 @@ from tenure.worker import importing
 from tenure.worker.app import App
 from tenure.worker.executors import places_for
 from tenure.worker.handler import Handler
+from tenure.worker.health import LoopHealth
 from tenure.worker.keepers import Keeper, opened_keepers
-from tenure.worker.metrics import MetricsPage
 from tenure.worker.pace import Slots
 from tenure.worker.periodic import OneSchedule, PeriodicLoop
 from tenure.worker.runner import Runner
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.side import Side
+from tenure.worker.status_page import StatusPage
 from tenure.worker.timing import SystemTiming, Timing, end, unless
 
 __all__ = ["Worker", "run_app"]
@@ -37,6 +40,7 @@ __all__ = ["Worker", "run_app"]
 log = logging.getLogger("tenure.worker")
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NAMES_SHOWN_MAX: Final = 5
 _LEAVE_S: Final = 0.5
 """How long what outlived the drain has to end; its jobs were given back."""
 
@@ -55,6 +59,7 @@ class Worker:
         concurrency: int | None = None,
         push: bool = True,
         metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
         timing: Timing | None = None,
         settings: WorkerSettings | None = None,
     ) -> None:
@@ -66,6 +71,9 @@ class Worker:
             self._settings = msgspec.structs.replace(self._settings, concurrency=concurrency)
         self._push = push
         self._metrics_port = metrics_port
+        self._metrics_host = metrics_host
+        self._sides: dict[str, Side] = {}
+        self._is_started = False
         unknown = sorted(set(queues or ()) - set(app.handlers))
         if unknown:
             raise Invalid(f"no task of the app handles {', '.join(unknown)}; it has {', '.join(sorted(app.handlers))}")
@@ -84,13 +92,49 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until `stop`. Raises Denied, Conflict or Invalid where the queues cannot be worked at."""
+        """Work until `stop`. Raises StartupFailed, and Denied, Conflict or Invalid where the queues cannot be worked
+        at.
+        """
         async with AsyncExitStack() as stack:
             keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
             stack.push_async_callback(self._close_app)
             if self._metrics_port is not None:
-                stack.callback(MetricsPage(self.stats, port=self._metrics_port).close)
-            await self._work(keepers)
+                stack.callback(self._page(self._metrics_port).close)
+            self._sides = {task.queue: side for keeper in keepers for task, side in keeper.posts}
+            if await self._started():
+                stack.push_async_callback(self._shut_down)
+                await self._work(keepers)
+
+    async def _started(self) -> bool:
+        """Run the startup hooks; False where the worker was stopped meanwhile."""
+        self._is_started = await unless(self._stopping, self.app.hooks.start(self._timing, self._settings.startup_ms))
+        return self._is_started
+
+    def _page(self, port: int) -> StatusPage:
+        settings = self._settings
+        return StatusPage(
+            self.stats,
+            LoopHealth(self.why_not_ready, answer_ms=settings.probe_ms),
+            port=port,
+            host=self._metrics_host,
+            connections_max=settings.page_connections_max,
+        )
+
+    def why_not_ready(self) -> str | None:
+        """Return what keeps this worker from taking jobs; None while it takes them from every queue."""
+        if self._stopping.is_set():
+            return "draining"
+        if not self._is_started:
+            return "starting"
+        away = sorted(queue for queue, side in self._sides.items() if not side.link.is_up(queue))
+        if away:
+            return f"no jobs come from {_some(away)}"
+        unable = sorted(runner.queue for runner in self._runners if not runner.is_able)
+        return f"no process starts for {_some(unable)}" if unable else None
+
+    async def _shut_down(self) -> None:
+        """Run the shutdown hooks, unless somebody is in a hurry; the app can still put."""
+        await unless(self._hurry, self.app.hooks.stop(self._timing, self._settings.shutdown_ms))
 
     async def _close_app(self) -> None:
         """Send what handlers have put, in as long as the last verdicts may take, unless somebody is in a hurry."""
@@ -176,6 +220,12 @@ class Worker:
             stopping.cancel()
 
 
+def _some(names: Sequence[str]) -> str:
+    """A few names, and how many more."""
+    more = len(names) - _NAMES_SHOWN_MAX
+    return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
 def run_app(
     app: App,
     *,
@@ -184,6 +234,7 @@ def run_app(
     drain_ms: int | None = None,
     push: bool = True,
     metrics_port: int | None = None,
+    metrics_host: str = "127.0.0.1",
     settings: WorkerSettings | None = None,
 ) -> int:
     """Be a worker process until SIGTERM or SIGINT; returns the exit code. Raises what `Worker` and its `run` raise."""
@@ -194,7 +245,13 @@ def run_app(
 
     async def work() -> None:
         worker = Worker(
-            app, queues=queues, concurrency=concurrency, push=push, metrics_port=metrics_port, settings=settings
+            app,
+            queues=queues,
+            concurrency=concurrency,
+            push=push,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            settings=settings,
         )
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:

@@ -65,7 +65,7 @@ class Bare:
 
 def send(server: Serving, method: str, target: bytes, body: bytes | None = None, *headers: bytes) -> tuple[int, Any]:
     """One request with this very target and body on a connection of its own."""
-    lines = [b"host: 127.0.0.1", *headers]
+    lines = [b"host: 127.0.0.1", b"accept: application/json, text/event-stream", *headers]
     if body is not None:
         lines += [b"content-length: %d" % len(body)]
         if not any(header.lower().startswith(b"content-type") for header in headers):

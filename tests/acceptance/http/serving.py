@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -30,8 +31,17 @@ SMALL_LOG = {
 class Serving:
     """One data directory and the server on it, which may be killed and started again. Its address changes then."""
 
-    def __init__(self, home: Path, *, keys: str = "", test_clock: bool = False, settings: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        home: Path,
+        *,
+        keys: str = "",
+        test_clock: bool = False,
+        settings: dict[str, Any] | None = None,
+        files_max: int = 0,
+    ) -> None:
         self.home = home
+        self._files_max = files_max
         self.keys = keys
         self.address = ""
         self._flags = [f"--set={name}={value}" for name, value in (settings or {}).items()]
@@ -61,8 +71,16 @@ class Serving:
             stderr=self._log,
             text=True,
             env=environment,
+            preexec_fn=self._limit_files if self._files_max else None,
         )
         return self
+
+    def _limit_files(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self._files_max, self._files_max))
+
+    def open_files(self) -> int:
+        """How many file descriptors the process has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def wait_until_it_listens(self) -> str:
         """Wait for the line that tells the address; returns the address."""
@@ -121,16 +139,17 @@ class Serving:
         """A client that ignores what the environment says about proxies, and loads no certificates."""
         return httpx.Client(base_url=self.address, trust_env=False, verify=False, timeout=PATIENCE_S, **options)
 
-    def call(self, method: str, path: str, body: Any = None, *, key: str = "") -> httpx.Response:
+    def call(self, method: str, path: str, body: Any = None, *, key: str = "", accept: str = "*/*") -> httpx.Response:
         """One request on a connection of its own."""
+        headers = {"accept": accept} | ({"authorization": f"Bearer {key}"} if key else {})
+        options: dict[str, Any] = {}
+        if isinstance(body, bytes):
+            options["content"] = body
+            headers["content-type"] = "application/json"
+        elif body is not None:
+            options["json"] = body
         with self.client() as client:
-            options: dict[str, Any] = {"headers": {"authorization": f"Bearer {key}"}} if key else {}
-            if isinstance(body, bytes):
-                options["content"] = body
-                options.setdefault("headers", {})["content-type"] = "application/json"
-            elif body is not None:
-                options["json"] = body
-            return client.request(method, path, **options)
+            return client.request(method, path, headers=headers, **options)
 
     def ok(self, method: str, path: str, body: Any = None, *, key: str = "") -> Any:
         """The same, where it must succeed; returns the body."""

@@ -206,7 +206,9 @@ async def test_one_http2_connection_carries_streams_polls_and_calls_together(ser
         limits=limits,
         timeout=PATIENCE_S,
     ) as client:
-        async with client.stream("GET", "/v0/topics/shared/work?node=w") as stream:
+        async with client.stream(
+            "GET", "/v0/topics/shared/work?node=w", headers={"accept": "text/event-stream"}
+        ) as stream:
             assert stream.status_code == 200
             lines = stream.aiter_lines()
             assert await anext(lines) == "retry: 2000"

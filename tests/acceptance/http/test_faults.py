@@ -54,7 +54,9 @@ def test_fault_31_a_silent_worker_holds_no_more_than_its_depth_and_gives_back_wh
         return sum(job["node"] == "silent" for job in jobs)
 
     with Bare(server) as peer:
-        peer.send(b"GET /v0/topics/q/work?node=silent&max=3 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        peer.send(
+            b"GET /v0/topics/q/work?node=silent&max=3 HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n\r\n"
+        )
         until(lambda: server.queue("q")["in_flight"] == 3, "it is given its depth")
         busy = server.ok("POST", "/v0/topics/q/claim", {"node": "busy", "max": 10, "lease_ms": 3_600_000})
         assert [job["$seq"] for job in busy["claimed"]] == [4, 5, 6, 7, 8, 9, 10], "the others get the rest"
@@ -94,7 +96,7 @@ def test_fault_33_a_slow_reader_is_closed_and_costs_no_memory(serve: Serve) -> N
     try:
         for peer in peers:
             wid = server.ok("POST", "/v0/watch", {"topics": {"t": {"from_seq": 0}}})["wid"]
-            peer.send(f"GET /v0/watch/{wid} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+            peer.send(f"GET /v0/watch/{wid} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n\r\n".encode())
         for peer in peers:
             assert peer.head()[0] == 200
         until(lambda: number(server, "streams") == 0, "all of them are closed")

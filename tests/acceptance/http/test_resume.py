@@ -91,7 +91,7 @@ def test_fault_32_after_a_restart_the_id_itself_tells_where_to_go_on(serve: Serv
         last_id = next(events)["id"]
     server.kill()
     server.start()
-    assert server.call("GET", watch["stream_url"]).status_code == 404
+    assert server.call("GET", watch["stream_url"], accept="text/event-stream").status_code == 404
     cursors = json.loads(base64.urlsafe_b64decode(last_id + "=" * (-len(last_id) % 4)))
     assert cursors == {"t": 4}
     topics = {name: {"from_seq": seq} for name, seq in cursors.items()}

@@ -261,6 +261,8 @@ def test_a_log_is_no_queue_and_what_is_not_there_is_not_made(ask: Ask) -> None:
         status, answer = ask(line)
         assert (status, answer["error"]["code"]) == (409, "not_a_queue")
     status, answer = ask(CREATE)
+    assert (status, answer["type"]) == (200, "queue"), "nobody had set its type"
+    status, answer = ask(CREATE.replace('"type": "queue"', '"type": "log"'))
     assert (status, answer["error"]["code"]) == (409, "topic_exists_incompatible")
 
 

@@ -79,7 +79,7 @@ def test_fault_47_another_tenants_lease_counts_for_nothing(server: Serving) -> N
 def test_fault_47_another_tenants_watch_session_does_not_open(server: Serving) -> None:
     watch = server.ok("POST", "/v0/watch", {"topics": {"red.q": {}}}, key=RED)
     for key in (BLUE, ROOT, ""):
-        answer = server.call("GET", watch["stream_url"], key=key)
+        answer = server.call("GET", watch["stream_url"], key=key, accept="text/event-stream")
         assert answer.status_code == 401, answer.text
         assert "red" not in answer.text
 
@@ -138,11 +138,11 @@ def test_fault_49_jobs_in_flight_and_jobs_at_all_are_capped(serve: Serve) -> Non
 
 
 def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others_go_on(serve: Serve) -> None:
-    settings = {"streams_per_key_max": 2, "watch_sessions_max": 2, "requests_per_key_max": 2}
+    settings = {"streams_per_key_max": 2, "watch_sessions_max": 8, "requests_per_key_max": 2}
     server = serve(keys=KEYS, settings=settings)
     server.ok("PUT", "/v0/topics/red.q", {"type": "queue"}, key=RED)
     server.ok("PUT", "/v0/topics/blue.q", {"type": "queue"}, key=BLUE)
-    head = f"HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {RED}\r\n".encode()
+    head = f"HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {RED}\r\naccept: text/event-stream\r\n".encode()
     peers = [Bare(server) for _ in range(4)]
     try:
         for peer in peers[:2]:
@@ -150,7 +150,7 @@ def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others
             assert peer.head()[0] == 200
         assert refused(server, "GET", "/v0/topics/red.q/work?node=w", None, key=RED) == (429, "throttled", 2)
         with server.client() as client:
-            auth = {"authorization": f"Bearer {BLUE}"}
+            auth = {"authorization": f"Bearer {BLUE}", "accept": "text/event-stream"}
             with client.stream("GET", "/v0/topics/blue.q/work?node=w", headers=auth) as other:
                 assert other.status_code == 200
         body = b'{"wait_ms":30000}'
@@ -167,6 +167,7 @@ def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others
         server.ok("POST", "/v0/watch", {"topics": {"red.q": {}}}, key=RED)
     status, code, _ = refused(server, "POST", "/v0/watch", {"topics": {"red.q": {}}}, key=RED)
     assert (status, code) == (429, "throttled")
+    server.ok("POST", "/v0/watch", {"topics": {"blue.q": {}}}, key=BLUE)
 
 
 def test_fault_49_connections_are_capped(serve: Serve) -> None:

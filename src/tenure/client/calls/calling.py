@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,17 +12,27 @@ from tenure.client.encode import body_of
 from tenure.client.plan import Plan
 from tenure.client.retry import Repeat, exchange, reply_of
 from tenure.client.wire import Request
+from tenure.errors import Invalid
 
-__all__ = ["ask", "posting", "tell"]
+__all__ = ["BODY_BYTES_MAX", "ask", "posting", "tell"]
 
 T = TypeVar("T")
+BODY_BYTES_MAX: Final = 64 * 1024
+"""What a server takes of any call but an append, unless it was set otherwise; every batch of ours fits."""
 
 
 def posting(
     path: str, fields: Mapping[str, Any], *, method: str = "POST", wait_ms: int = 0, step_ms_max: int = 0
 ) -> Request:
-    """A request with a body."""
-    return Request(method, path, body_of(fields), wait_ms=wait_ms, step_ms_max=step_ms_max)
+    """A request with a body, other than an append. Raises Invalid for one that no server would read."""
+    body = body_of(fields)
+    if len(body) > BODY_BYTES_MAX:
+        raise Invalid(
+            f"this call takes {len(body)} bytes, and a server reads {BODY_BYTES_MAX}: name fewer things at once",
+            code="payload_too_large",
+            max=BODY_BYTES_MAX,
+        )
+    return Request(method, path, body, wait_ms=wait_ms, step_ms_max=step_ms_max)
 
 
 def ask(core: Core, path: str, decoder: msgspec.json.Decoder[T]) -> Plan[T]:

@@ -1,14 +1,15 @@
-"""Topics as such: put, look, list, delete."""
+"""Topics as such: put, patch, look, list, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask, posting, tell
-from tenure.client.config import ConfigFields, check_config
+from tenure.client.config import ConfigFields, PatchFields, check_config, check_patch
 from tenure.client.core import Core
 from tenure.client.encode import path_of, query_of
 from tenure.client.plan import Plan
@@ -16,7 +17,7 @@ from tenure.client.replies import DeletedTopic, PutTopic, TopicInfo, TopicPage
 from tenure.client.retry import Repeat
 from tenure.client.wire import Request
 
-__all__ = ["delete_topic", "put_topic", "topic", "topics"]
+__all__ = ["delete_topic", "patch_topic", "put_topic", "topic", "topics"]
 
 _put = Decoder(PutTopic)
 _topic = Decoder(TopicInfo)
@@ -32,6 +33,18 @@ def put_topic(core: Core, /, name: str, **config: Unpack[ConfigFields]) -> Plan[
     path = path_of(name)
     check_config(config, topic=name)
     put, _ = yield from tell(core, Request("PUT", path, _body(config)), _put, Repeat.SAFE)
+    return put
+
+
+def patch_topic(core: Core, /, name: str, **config: Unpack[PatchFields]) -> Plan[PutTopic]:
+    """Change the named fields of a topic's config and leave the others; None returns a field to its default.
+
+    Raises Invalid before anything is sent where a value cannot be meant, NotFound where there is no such topic.
+    """
+    path = path_of(name)
+    check_patch(config, topic=name)
+    body = msgspec.json.encode(config)  # a None is a value here
+    put, _ = yield from tell(core, Request("PATCH", path, body), _put, Repeat.SAFE)
     return put
 
 

@@ -10,12 +10,13 @@ __all__ = ["DeletedTopic", "PutTopic", "QueueCounts", "RouterInfo", "RouterPage"
 
 
 class QueueCounts(msgspec.Struct, frozen=True):
-    """How many jobs stand where."""
+    """How many jobs stand where; ``dead`` lie dead now, ``dead_lettered`` were dead-lettered so far."""
 
     ready: int = 0
     in_flight: int = 0
     delayed: int = 0
     parked: int = 0
+    dead: int = 0
     dead_lettered: int = 0
     oldest_ready_ms: int | None = None
     ack_holes: int = 0

@@ -5,6 +5,8 @@ import { frames } from "./sse.js";
 
 export const STREAMS_MAX = 3; // a browser opens six connections to one server; the page needs its own
 
+const GRAVES_MAX = 100;
+
 export class Actors {
   /** `onChange` is called when an actor comes, goes or gets something; `onEnd` when a stream ended by itself. */
   constructor(topic, { onChange = () => {}, onEnd = () => {} } = {}) {
@@ -12,6 +14,7 @@ export class Actors {
     this.names = new Set(); // nodes that this page claimed as
     this.streams = new Map(); // node → {controller, max, ackAfterMs}
     this.lost = new Map(); // node → seqs that it got with auto-ack and has not finished
+    this.graves = []; // {seq, node} of jobs that were lost so: their worker crashed
     this.#onChange = onChange;
     this.#onEnd = onEnd;
   }
@@ -77,6 +80,7 @@ export class Actors {
     this.streams.delete(node);
     const gone = this.lost.get(node) ?? [];
     this.lost.delete(node);
+    this.graves = [...this.graves, ...gone.map((seq) => ({ seq, node }))].slice(-GRAVES_MAX);
     this.#onChange();
     return gone;
   }

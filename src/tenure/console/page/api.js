@@ -22,8 +22,18 @@ export function keepKey(key) {
   else sessionStorage.removeItem(KEY);
 }
 
+/** Why a key cannot be one; null where it can. A header carries visible ASCII only, and so do keys. */
+export function keyProblem(key) {
+  const wrong = [...key].find((char) => !/[!-~]/.test(char));
+  if (wrong === undefined) return null;
+  const code = wrong.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return `A key has only letters, digits and signs of ASCII, without spaces. This one has ${/\s/.test(wrong) ? "a space" : `“${wrong}”`} (U+${code}) in it: copy it again.`;
+}
+
 function headersOf(more) {
   const key = keyOf();
+  const wrong = keyProblem(key);
+  if (wrong !== null) throw new ApiError(401, "unauthorized", wrong);
   return key ? { authorization: `Bearer ${key}`, ...more } : more;
 }
 
@@ -45,11 +55,12 @@ export async function call(method, path, body, options = {}) {
 /** Send a request and return the response once its head is there; raises ApiError. With `keepalive` it outlives the page. */
 export async function open(method, path, { body, headers = {}, signal, keepalive = false } = {}) {
   const json = body === undefined ? {} : { "content-type": "application/json" };
+  const sent = headersOf({ ...json, ...headers }); // before the request: what is wrong with a key is no fault of the network
   let response;
   try {
     response = await fetch(new URL(path, BASE), {
       method,
-      headers: headersOf({ ...json, ...headers }),
+      headers: sent,
       body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
       signal,
       keepalive,

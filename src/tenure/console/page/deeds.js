@@ -3,6 +3,8 @@
 import { call, topicPath } from "./api.js";
 import { obstacle } from "./session.js";
 
+const REDRIVE_MAX = 1_000; // in one request
+
 const NEEDS = {
   produce: ["write"],
   claim: ["read", "write"],
@@ -44,9 +46,21 @@ export function extend(topic, node, what, leaseMs) {
   return call("POST", topicPath(topic, "/extend"), { node, ...what, lease_ms: leaseMs });
 }
 
-/** Put dead letters (or parked jobs) back to work: some, or all there are. */
+/** Put dead letters (or parked jobs) back to work. */
 export function redrive(topic, seqs) {
-  return call("POST", topicPath(topic, "/redrive"), seqs ? { seqs } : {});
+  return call("POST", topicPath(topic, "/redrive"), { seqs });
+}
+
+/** Put `count` dead letters (or parked jobs) back to work, the oldest first, a thousand at a time. */
+export async function redriveAll(topic, count) {
+  const done = { redriven: 0, to: "" };
+  while (done.redriven < count) {
+    const answer = await call("POST", topicPath(topic, "/redrive"), { limit: Math.min(count - done.redriven, REDRIVE_MAX) });
+    if (!answer.redriven) break;
+    done.redriven += answer.redriven;
+    done.to ||= answer.to;
+  }
+  return done;
 }
 
 export function remove(topic, seqs) {

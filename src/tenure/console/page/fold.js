@@ -1,8 +1,9 @@
 // A queue as a page knows it, and how one lifecycle row changes it. Pure: no time, no network, no page.
 //
 // Known are the cells from the first live job up to `headEnd` and from `tailStart` on; everything between is only
-// counted. `cells` is ascending by seq because jobs only ever join at the end. Where a row does not say enough,
-// `unsure` is set and the owner looks again.
+// counted. `cells` is ascending by seq because jobs only ever join at the end. Parked jobs stand in no line: some of them
+// are in `parked`. `next` is the job that is claimed next where that is none of the head. Where a row does not say
+// enough, `unsure` is set and the owner looks again.
 
 const RUN_MAX = 400; // a longer run of new jobs is not drawn one by one: a fresh look is cheaper
 
@@ -10,17 +11,19 @@ const RUN_MAX = 400; // a longer run of new jobs is not drawn one by one: a fres
 export function fromSnapshot(answer, { headMax, tailMax }) {
   const cells = new Map();
   for (const job of [...answer.head, ...answer.tail]) cells.set(job.$seq, cellOf(job));
-  const whole = answer.count === cells.size;
+  const whole = answer.count - answer.queue.parked === cells.size;
   const leases = new Map();
   for (const lease of answer.leases) leases.set(lease.lease_id, { ...lease, seqs: new Set(lease.seqs) });
-  const { ready, in_flight, delayed, parked, dead_lettered } = answer.queue;
+  const { ready, in_flight, delayed, parked, dead, dead_lettered } = answer.queue;
   return {
     topic: answer.topic,
     config: answer.config,
     cells,
+    parked: new Map(answer.parked.map((job) => [job.$seq, cellOf(job)])),
+    next: answer.next && cellOf(answer.next),
     leases,
     leasesPartial: answer.leases_count > answer.leases.length,
-    counts: { ready, in_flight, delayed, parked, dead_lettered },
+    counts: { ready, in_flight, delayed, parked, dead, dead_lettered },
     oldestReadyMs: answer.queue.oldest_ready_ms,
     headMax,
     tailMax,
@@ -45,10 +48,19 @@ function cellOf(job) {
   };
 }
 
-/** How many jobs there are. */
+/** How many jobs stand in line. */
 export function total(state) {
-  const { ready, in_flight, delayed, parked } = state.counts;
-  return ready + in_flight + delayed + parked;
+  const { ready, in_flight, delayed } = state.counts;
+  return ready + in_flight + delayed;
+}
+
+/** The job that is claimed next: the first of the head that is ready, or one behind it; null where none is known. */
+export function nextJob(state) {
+  for (const cell of state.cells.values()) {
+    if (cell.seq > state.headEnd) break;
+    if (cell.state === "ready") return cell;
+  }
+  return state.next;
 }
 
 /** Apply one row, in place. */
@@ -68,6 +80,7 @@ const FOLDS = {
       return;
     }
     each(row.runs, (seq) => state.cells.set(seq, freshCell(seq, row)));
+    if (!row.deliver_at) noteBeyond(state, row.runs[0]);
   },
 
   claimed(state, row, jobs) {
@@ -77,6 +90,10 @@ const FOLDS = {
     each(row.runs, (seq) => seqs.size < 16 && seqs.add(seq), 16);
     const { lease_id, node, deadline, ts } = row;
     state.leases.set(lease_id, { lease_id, node, since: ts, deadline, held: jobs, seqs });
+    if (state.next !== null && covers(row.runs, state.next.seq)) {
+      state.next = null;
+      if (state.counts.ready > 0 && nextJob(state) === null) state.unsure = true;
+    }
     known(state, row.runs, (cell) => {
       if (cell.state === "delayed") {
         state.counts.delayed -= 1; // it had come due, and nobody said so
@@ -120,14 +137,11 @@ const FOLDS = {
     // From a lease or from the ready ones, gone or parked: the row alone does not always tell.
     state.unsure = true;
     state.counts.dead_lettered += jobs;
+    if (state.config.dlq_strategy !== "skip" || state.config.dead_letter) state.counts.dead += jobs;
     if (row.lease_id) letGo(state, row, jobs);
     else state.counts.ready = Math.max(0, state.counts.ready - jobs);
-    if (state.config.dlq_strategy === "skip") {
-      drop(state, row.runs);
-    } else {
-      state.counts.parked += jobs;
-      back(state, row, { state: "parked", deliverAt: null, reason: row.reason ?? null });
-    }
+    if (state.config.dlq_strategy !== "skip") state.counts.parked += jobs;
+    drop(state, row.runs);
   },
 
   redriven(state, row, jobs) {
@@ -137,8 +151,9 @@ const FOLDS = {
       return;
     }
     state.counts.parked -= jobs;
+    state.counts.dead -= jobs;
     state.counts.ready += jobs;
-    back(state, row, { state: "ready", deliverAt: null, reason: null, deliveries: 0 });
+    each(row.runs, (seq) => state.parked.delete(seq), RUN_MAX);
   },
 };
 
@@ -161,8 +176,14 @@ function letGo(state, row, jobs) {
   else each(row.runs, (seq) => lease.seqs.delete(seq), RUN_MAX);
 }
 
+/** A job behind the head can be claimed now: where it may be the next one, only a look tells. */
+function noteBeyond(state, seq) {
+  if (seq > state.headEnd && (state.next === null ? nextJob(state) === null : seq < state.next.seq)) state.unsure = true;
+}
+
 function back(state, row, change) {
   const none = { node: null, lease: null, since: null, deadline: null };
+  if (change.state === "ready") noteBeyond(state, row.runs[0]);
   known(state, row.runs, (cell) => Object.assign(cell, none, row.deliveries ? { deliveries: row.deliveries } : {}, change));
 }
 
@@ -188,6 +209,12 @@ function known(state, runs, act) {
       for (const cell of [...state.cells.values()]) if (cell.seq >= first && cell.seq < first + count) act(cell);
     }
   }
+}
+
+/** Whether a seq is in these runs. */
+export function covers(runs, seq) {
+  for (let i = 0; i < runs.length; i += 2) if (seq >= runs[i] && seq < runs[i] + runs[i + 1]) return true;
+  return false;
 }
 
 function each(runs, act, most = Infinity) {

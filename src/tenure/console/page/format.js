@@ -31,12 +31,22 @@ export function duration(ms) {
   return `${Math.round(minutes / 1_440)} d`;
 }
 
-/** 14:03:07.250, local time */
-export function clock(ms) {
+/** 14:03:07.250, local time; of another day than `now` with its date and without the thousandths: 2026-01-31 14:03:07 */
+export function clock(ms, now) {
   const at = new Date(ms);
   const two = (value) => String(value).padStart(2, "0");
-  const thousandth = String(at.getMilliseconds()).padStart(3, "0");
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${thousandth}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  if (at.toDateString() !== new Date(now).toDateString()) return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+  return `${time}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** 2026-01-31T14:03:07.250+01:00: a local time that leaves nothing open. */
+export function isoTime(ms) {
+  const at = new Date(ms);
+  const offset = -at.getTimezoneOffset();
+  const two = (value) => String(Math.floor(Math.abs(value))).padStart(2, "0");
+  const zone = offset === 0 ? "Z" : `${offset < 0 ? "-" : "+"}${two(offset / 60)}:${two(offset % 60)}`;
+  return new Date(ms + offset * 60_000).toISOString().replace("Z", zone);
 }
 
 /** 17 B, 3.2 KiB */

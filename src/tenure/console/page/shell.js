@@ -11,7 +11,7 @@ const KEYS = [
   ["c", "claim as a worker"],
   ["← →", "walk along the strip"],
   ["Enter", "open the job under the cursor"],
-  ["/", "filter the queues"],
+  ["/", "search the queues"],
   ["t", "light or dark"],
   ["Esc", "close what is open"],
   ["?", "this list"],

@@ -36,6 +36,8 @@ export class QueueStore {
   #again = false;
   #lookedAt = 0;
   #timers = { look: 0, time: 0, verify: 0 };
+  #listening = null;
+  #ended = null; // why a look found that there is nothing to follow any more
 
   now() {
     return Date.now() + this.skewMs;
@@ -60,8 +62,15 @@ export class QueueStore {
     const wait = Math.max(0, this.#lookedAt + LOOK_MS_MIN - performance.now());
     this.#timers.look = setTimeout(() => {
       this.#timers.look = 0;
-      this.#lookNow().catch(() => {}); // the stream tells when the server is away
+      this.#lookNow().catch((error) => this.#missed(error));
     }, wait);
+  }
+
+  /** A look failed. Where the queue is gone or refused, the stream may not know for a while: end it. */
+  #missed(error) {
+    if (!isGone(error) && !isRefusal(error)) return; // the stream tells when the server is away
+    this.#ended = error;
+    this.#listening?.abort();
   }
 
   /** Read the snapshot, and fold over it what came meanwhile. */
@@ -106,10 +115,12 @@ export class QueueStore {
         this.#become("live");
         failures = 0;
         await this.#listen();
-      } catch (error) {
+      } catch (raised) {
+        const error = this.#ended ?? raised;
+        this.#ended = null;
         if (this.#stop.signal.aborted || this.#refused(error)) return;
         failures += 1;
-        this.#become(error.status === 404 ? "gone" : "lost", error);
+        this.#become(isGone(error) ? "gone" : "lost", error);
       }
       if (this.#stop.signal.aborted) return;
       if (this.status === "live") this.#become("lost");
@@ -121,14 +132,16 @@ export class QueueStore {
   /** Whether asking again is of no use. */
   #refused(error) {
     if (!(error instanceof ApiError)) console.error(error); // a fault of ours: say so, and go on
-    if (![401, 403, 409].includes(error.status)) return false;
+    if (!isRefusal(error)) return false;
     this.#become("refused", error);
     return true;
   }
 
   async #listen() {
     const { life, number } = this.#position;
-    const options = { lastId: `${life}-${number}`, signal: this.#stop.signal };
+    this.#listening = new AbortController();
+    const signal = AbortSignal.any([this.#stop.signal, this.#listening.signal]);
+    const options = { lastId: `${life}-${number}`, signal };
     for await (const batch of frames(topicPath(this.topic, "/events"), options)) {
       for (const frame of batch) this.#take(frame);
       if (batch.length) this.#settle();
@@ -178,6 +191,15 @@ export class QueueStore {
     this.error = error;
     this.#onChange();
   }
+}
+
+function isGone(error) {
+  return error.status === 404;
+}
+
+/** Whether the same request would be refused again. */
+function isRefusal({ status }) {
+  return status >= 400 && status < 500 && ![404, 408, 429].includes(status);
 }
 
 function parseId(id) {

@@ -7,6 +7,7 @@ import asyncio
 from tenure.core.names import check_topic_name
 from tenure.http import sse
 from tenure.http.app import Call, Route
+from tenure.http.auth import visible
 from tenure.http.context import Context
 from tenure.http.message import Response, Send
 from tenure.http.streams import streams_of
@@ -24,7 +25,7 @@ def events(context: Context, call: Call) -> Response:
     after = streams.events.number_of(last_id) if last_id else None
 
     async def stream(send: Send) -> None:
-        place = streams.events.open(topic, after=after)
+        place = streams.events.open(topic, after=after, reaches=lambda name: visible(call, name))
         try:
             await send(sse.RETRY + sse.HEARTBEAT)
             while True:

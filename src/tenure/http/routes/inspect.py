@@ -11,6 +11,7 @@ from tenure.http.context import Context
 from tenure.http.message import Response
 from tenure.http.query import Query
 from tenure.http.queue_render import listed, one_job
+from tenure.http.reach import shown_config
 from tenure.http.render import reply
 from tenure.http.streams import streams_of
 
@@ -60,8 +61,10 @@ def strip(context: Context, call: Call) -> Response:
     fields = context.broker.strip(
         topic, head=query.whole("head", _PAGE), tail=query.whole("tail", _TAIL), leases=query.whole("leases", _LEASES)
     )
-    for end in ("head", "tail"):
-        fields[end] = [_dressed(item) for item in fields[end]]
+    for part in ("head", "tail", "parked"):
+        fields[part] = [_dressed(item) for item in fields[part]]
+    fields["next"] = _dressed(fields["next"]) if fields["next"] is not None else None
+    fields["config"] = shown_config(call, fields["config"])
     fields["event_id"] = streams_of(context).events.mark()
     return reply(call.request, fields)
 

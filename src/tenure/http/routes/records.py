@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tenure.broker.broker import Broker
 from tenure.broker.replies import Deletion, Difference, Produced
 from tenure.core.names import check_topic_name
-from tenure.errors import Conflict
+from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.app import Call, Route
+from tenure.http.append import Append, Steps
 from tenure.http.append_body import read_append
-from tenure.http.auth import check_name
+from tenure.http.auth import check_name, may_configure
 from tenure.http.body import Reader
 from tenure.http.context import Context
 from tenure.http.message import Later, Request, Response, Result
 from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
+from tenure.http.shares import share_of
+from tenure.http.turns import finish
 
 __all__ = ["ROUTES"]
+
+_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+"""A body that needs a closer look is read at once up to this size."""
 
 _diff = Reader(DiffBody, optional=True)
 _delete = Reader(DeleteBody, optional=True)
@@ -31,10 +38,31 @@ def append(context: Context, call: Call) -> Result:
     """Append records: contiguous seqs for all of them, or none."""
     request = call.request
     with_seqs = not request.query or Query(request).flag("return_seqs", True)
-    given = read_append(request, records_max=context.settings.engine.records_max)
-    body = given.body
+    given = read_append(request, context.append_limits)
+    if isinstance(given, Append):
+        return _produce(context, call, given, with_seqs=with_seqs)
+    if len(request.body) <= _AT_ONCE_BYTES_MAX:
+        return _produce(context, call, finish(given), with_seqs=with_seqs)
+    return _produce_in_turns(context, call, given, with_seqs=with_seqs)
+
+
+async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Response:
+    result = _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
+    if not isinstance(result, Later):
+        return await result
+    try:
+        return result.render(await result.answer)
+    except CancelledError:
+        raise Indeterminate("the server stops: the write may or may not have become durable") from None
+
+
+def _produce(
+    context: Context, call: Call, given: Append, *, with_seqs: bool
+) -> Later[Produced] | Coroutine[Any, Any, Response]:
+    request, body = call.request, given.body
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
+    may_create = body.config is None or may_configure(call)
     key = body.idempotency_key
     try:
         answer = context.broker.produce(
@@ -44,15 +72,28 @@ def append(context: Context, call: Call) -> Result:
             idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
             client_id=body.client_id,
             client_seq=body.client_seq,
-            create=body.create,
+            create=body.create and may_create,
             config=None if body.config is None else config_fields(body.config),
+            share=share_of(context, call),
         )
+    except NotFound:
+        if may_create or not body.create:
+            raise
+        raise _no_admin(call.names["topic"]) from None
     except Conflict as conflict:
         if "last_seq" not in conflict.detail:
             raise
         return _refuse_once_durable(context.broker, call.names["topic"], conflict)
     watch = Stopwatch(answer)
     return Later(answer, lambda produced: _produced(request, produced, with_seqs=with_seqs, fsync_ms=watch.fsync_ms))
+
+
+def _no_admin(topic: str) -> Denied:
+    return Denied(
+        f"there is no topic {topic!r}, and this key lacks the scope admin, which creating one with a config needs: "
+        "have it created first, or leave config out",
+        missing=["admin"],
+    )
 
 
 async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
@@ -140,7 +181,7 @@ def delete(context: Context, call: Call) -> Later[Deletion]:
 
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
-    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records"),
+    Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records", bulk=True),
     Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
     Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteBody, "Delete records"),
 ]

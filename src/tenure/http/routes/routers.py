@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from tenure.core.router import Router
+from tenure.errors import Conflict, NotFound
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
 from tenure.http.body import Reader
 from tenure.http.context import Context
 from tenure.http.message import Later, Response
 from tenure.http.query import Query
+from tenure.http.queue_render import listed
+from tenure.http.reach import check_router, masked_cycle
 from tenure.http.render import Stopwatch, reply
 from tenure.http.schemas import RouterBody
+from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
@@ -26,16 +31,21 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
     body = _router.read(request)
     check_name(call, body.source)
     check_name(call, body.dest)
-    answer = context.broker.put_router(
-        call.names["r"],
-        source=body.source,
-        dest=body.dest,
-        preserve_node=body.preserve_node,
-        preserve_tag=body.preserve_tag,
-        create_dest=body.create_dest,
-        filter=body.filter,
-        allow_cycle=body.allow_cycle,
-    )
+    _check_known(context, call)
+    try:
+        answer = context.broker.put_router(
+            call.names["r"],
+            source=body.source,
+            dest=body.dest,
+            preserve_node=body.preserve_node,
+            preserve_tag=body.preserve_tag,
+            create_dest=body.create_dest,
+            filter=body.filter,
+            allow_cycle=body.allow_cycle,
+            share=share_of(context, call),
+        )
+    except Conflict as conflict:
+        raise masked_cycle(call, conflict) from None
     watch = Stopwatch(answer)
 
     def render(answered: tuple[Router, bool]) -> Response:
@@ -48,7 +58,9 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
 
 def get_router(context: Context, call: Call) -> Response:
     """One router, as it stands now."""
-    return reply(call.request, router_fields(context.broker.router(call.names["r"])))
+    router = context.broker.router(call.names["r"])
+    check_router(call, router)
+    return reply(call.request, router_fields(router))
 
 
 def list_routers(context: Context, call: Call) -> Response:
@@ -56,29 +68,30 @@ def list_routers(context: Context, call: Call) -> Response:
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, source, dest = query.text("prefix") or "", query.text("source"), query.text("dest")
-    cursor, found = query.text("cursor"), list[Router]()
-    while True:
-        page = context.broker.routers(prefix=prefix, source=source, dest=dest, limit=size - len(found), cursor=cursor)
-        found += (router for router in page.items if _shown(call, router))
-        cursor = page.next_cursor
-        if cursor is None or len(found) == size:
-            break
-    fields: dict[str, Any] = {"routers": [router_fields(router) for router in found]}
-    if cursor is not None:
-        fields["next_cursor"] = cursor
-    return reply(call.request, fields)
-
-
-def _shown(call: Call, router: Router) -> bool:
-    return visible(call, router.name) and visible(call, router.source) and visible(call, router.dest)
+    page = context.broker.routers(
+        prefix=prefix,
+        source=source,
+        dest=dest,
+        limit=size,
+        cursor=query.text("cursor"),
+        reaches=lambda name: visible(call, name),
+    )
+    return listed(call.request, {"routers": [router_fields(router) for router in page.items]}, page.next_cursor)
 
 
 def delete_router(context: Context, call: Call) -> Later[bool]:
     """Remove a router."""
     request, name = call.request, call.names["r"]
+    _check_known(context, call)
     answer = context.broker.delete_router(name)
     watch = Stopwatch(answer)
     return Later(answer, lambda deleted: reply(request, {"router": name, "deleted": deleted}, fsync_ms=watch.fsync_ms))
+
+
+def _check_known(context: Context, call: Call) -> None:
+    """Raise Denied where a router of this name is there already and beyond the caller's key."""
+    with suppress(NotFound):
+        check_router(call, context.broker.router(call.names["r"]))
 
 
 def router_fields(router: Router) -> dict[str, Any]:

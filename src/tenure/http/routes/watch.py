@@ -13,6 +13,7 @@ from tenure.http.message import Response, Send
 from tenure.http.query import Query
 from tenure.http.queue_schemas import WatchBody
 from tenure.http.render import reply
+from tenure.http.shares import share_of, share_used_up
 from tenure.http.streams import streams_of
 from tenure.http.watch import Following, decode_cursors
 from tenure.http.watch_stream import Follower
@@ -47,6 +48,7 @@ def create(context: Context, call: Call) -> Response:
             raise
         cursors[name] = info.head_seq if begin.tail else begin.from_seq
         topics[name] = {"from_seq": cursors[name], "head_seq": info.head_seq, "earliest_seq": info.earliest_seq}
+    _check_share(context, call)
     session = streams.sessions.create(owner=call.key_id, following=following, cursors=cursors)
     return reply(
         request,
@@ -57,6 +59,15 @@ def create(context: Context, call: Call) -> Response:
             "topics": topics,
         },
     )
+
+
+def _check_share(context: Context, call: Call) -> None:
+    """Raise Overloaded where the caller's key has as many sessions as its share allows."""
+    settings = context.settings
+    most = settings.share_of(settings.watch_sessions_max) if share_of(context, call) is not None else 0
+    if 0 < most <= streams_of(context).sessions.owned(call.key_id):
+        advice = "watch sessions: leave some unread until they are forgotten, or follow more topics in one"
+        raise share_used_up(most, advice, percent=settings.key_share_percent, of="watch_sessions_max")
 
 
 def _following(body: WatchBody, heartbeat_ms: int) -> Following:

@@ -18,9 +18,11 @@ from tenure.spark.report.buckets import step_ms_for
 from tenure.spark.report.collected import collected
 from tenure.spark.report.model import Figures
 from tenure.spark.report.page import page
+from tenure.spark.report.small import RUN_CONF
 from tenure.spark.report.source import BufferEvents, TableEvents
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
+from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.places import Place
 
 if TYPE_CHECKING:
@@ -72,7 +74,10 @@ def make_report(
             kept.callback(frame.persist(StorageLevel.DISK_ONLY).unpersist)
             return frame
 
-        events = keep(_within(source.rows(spark), scope or Scope()))
+        if source.is_small:
+            kept.enter_context(borrowed_conf(spark, RUN_CONF))
+        rows = source.rows(spark)
+        events = keep(_within(rows.coalesce(1) if source.is_small else rows, scope or Scope()))
         first_ms, last_ms, malformed = _span(events)
         step_ms = step_ms_for(first_ms, last_ms)
         inputs = Inputs(events, keep(steps_of(events)), step_ms=step_ms)
@@ -80,8 +85,8 @@ def make_report(
         keep(inputs.durations)
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
-        for name, table in TABLES.items():
-            told(f"working out {name}")
+        for number, (name, table) in enumerate(TABLES.items(), 1):
+            told(f"working out {name}, {number} of {len(TABLES)}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
     figures = collected(
         out / "tables", source=source.url, only=scope.queues if scope else (), step_ms=step_ms, malformed=malformed

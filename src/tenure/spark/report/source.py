@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.errors import Invalid, NotFound
 from tenure.spark.report.parsing import parsed, parsed_entries
+from tenure.spark.report.small import ENTRIES_SMALL_MAX
 from tenure.spark.sinks.file_table import FileTable
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs
@@ -43,6 +44,11 @@ class BufferEvents(msgspec.Struct, frozen=True):
     def batches(self) -> int:
         return sum(map(len, self.logs))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the report is run as one on few events."""
+        return sum(batch.entries for batches in self.logs for batch in batches) <= ENTRIES_SMALL_MAX
+
     def needs(self, spark_version: tuple[int, int]) -> Needs:
         """Nothing: where the JVM does not reach the buffer, Python reads it."""
         return Needs()
@@ -62,6 +68,8 @@ class TableEvents(msgspec.Struct, frozen=True):
     """The events in a Parquet table: entries as they were, in a column ``entry``, or decoded, a column a field."""
 
     url: str
+    is_small: bool = False
+    """Never: how much a table holds is not known before Spark reads it."""
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
         """What a session must have to read it: on S3, Hadoop's client."""

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from tenure.timers.faststream.broker import TimersBroker
 from tenure.timers.faststream.message import TimerMessage, TimerStreamMessage
+from tenure.timers.faststream.moving import Moved, move
 from tenure.timers.faststream.publisher import TimersPublisher
 from tenure.timers.faststream.router import TimersRoute, TimersRoutePublisher, TimersRouter
 from tenure.timers.faststream.subscriber import TimersSubscriber
 from tenure.timers.faststream.testing import ScheduledTimer, TestTimersBroker
 
 __all__ = [
+    "Moved",
     "ScheduledTimer",
     "TestTimersBroker",
     "TimerMessage",
@@ -35,4 +37,5 @@ __all__ = [
     "TimersRoutePublisher",
     "TimersRouter",
     "TimersSubscriber",
+    "move",
 ]

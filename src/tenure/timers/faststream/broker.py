@@ -18,17 +18,18 @@ from faststream._internal.di import FastDependsConfig
 from faststream._internal.logger import DefaultLoggerStorage, make_logger_state
 from faststream._internal.logger.logging import get_broker_logger
 from faststream._internal.types import BrokerMiddleware, CustomCallable
+from faststream.exceptions import IncorrectState
 from faststream.middlewares import AckPolicy
 from faststream.specification.schema import BrokerSpec
 from faststream.specification.schema.extra import Tag, TagDict
 from redis.asyncio import Redis, RedisCluster
 
-from tenure.errors import TenureError
 from tenure.timers.faststream.config import Connection, TimersBrokerConfig
 from tenure.timers.faststream.message import TimerMessage
 from tenure.timers.faststream.publisher import TimerPublishCommand, TimersProducer
 from tenure.timers.faststream.registrator import TimersRegistrator
 from tenure.timers.faststream.subscriber import TimersSubscriber
+from tenure.timers.faststream.topic import full_topic
 from tenure.timers.model import Cancelled, OnConflict
 from tenure.timers.timers import Timers
 
@@ -120,6 +121,7 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         return self.config.broker_config.connection
 
     async def _connect(self) -> Timers:
+        self.timers.report_to(lambda level, message: self.config.logger.log(message, level))
         return self.timers
 
     async def __aenter__(self) -> Self:
@@ -136,10 +138,12 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         self._connection = None
 
     async def ping(self, timeout: float | None = None) -> bool:
-        """Whether Redis answers and every subscriber runs."""
+        """Whether Redis answers within ``timeout`` seconds and every subscriber runs; False without a client too."""
         try:
-            await self.timers.stats("ping")
-        except TenureError:
+            timers = self.timers
+        except IncorrectState:
+            return False
+        if not await timers.ping(timeout_ms=None if timeout is None else int(timeout * 1000)):
             return False
         return all(sub.is_alive for sub in self.subscribers if isinstance(sub, TimersSubscriber))
 
@@ -193,11 +197,7 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
 
     async def cancel_all(self, topic: str) -> int:
         """Remove every timer of a topic that waits, and return how many. Those whose handlers run are left alone."""
-        full, count = self._full(topic), 0
-        while page := await self.timers.peek(full, limit=_PAGE):
-            for info in page:
-                count += await self.timers.cancel(full, info.timer_id) == "cancelled"
-        return count
+        return await self.timers.cancel_all(self._full(topic))
 
     async def request(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError("timers have no replies")
@@ -206,4 +206,4 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         raise NotImplementedError("publish timers one at a time")
 
     def _full(self, topic: str) -> str:
-        return f"{self.config.broker_config.prefix}{topic}"
+        return full_topic(self.config.broker_config.prefix, topic)

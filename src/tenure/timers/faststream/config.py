@@ -18,7 +18,9 @@ from faststream.exceptions import IncorrectState
 from faststream.middlewares import AckPolicy
 from redis.asyncio import Redis, RedisCluster
 
+from tenure.timers.faststream.topic import full_topic
 from tenure.timers.timers import Timers
+from tenure.timers.wire import client_of
 from tenure.worker.options import TaskOptions
 
 __all__ = [
@@ -54,7 +56,7 @@ class Connection:
             case Timers():
                 return self._client
             case str():
-                self._own = Redis.from_url(self._client)
+                self._own = client_of(self._client)
                 return Timers(self._own, prefix=self._prefix)
             case client:
                 return Timers(client, prefix=self._prefix)
@@ -97,7 +99,7 @@ class TimersSubscriberConfig(SubscriberUsecaseConfig):
 
     @property
     def full_topic(self) -> str:
-        return f"{self._outer_config.prefix}{self.topic}"
+        return full_topic(self._outer_config.prefix, self.topic)
 
     @property
     def ack_policy(self) -> AckPolicy:
@@ -119,7 +121,7 @@ class TimersPublisherConfig(PublisherUsecaseConfig):
 
     @property
     def full_topic(self) -> str:
-        return f"{self._outer_config.prefix}{self.topic}"
+        return full_topic(self._outer_config.prefix, self.topic)
 
 
 @dataclass(kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from faststream.exceptions import HandlerException
 from faststream.message import StreamMessage, decode_message
-from faststream.redis.parser import BinaryMessageFormatV1
 
+from tenure.timers.faststream.envelope import unpacked
 from tenure.worker.context import Context
 from tenure.worker.options import TaskOptions
 from tenure.worker.reason import reason_of
@@ -52,14 +52,14 @@ class Lease:
 
 
 class TimerMessage(TypedDict):
-    """What is delivered. ``lease`` is None in tests, where nothing is kept."""
+    """What is delivered. Without a ``lease``, as in tests and in messages made by hand, there is nothing to settle."""
 
     type: Literal["timer"]
     channel: str
     timer_id: str
     data: bytes
-    deliveries: int
-    lease: Lease | None
+    deliveries: NotRequired[int]
+    lease: NotRequired[Lease | None]
 
 
 class TimerStreamMessage(StreamMessage[TimerMessage]):
@@ -68,30 +68,30 @@ class TimerStreamMessage(StreamMessage[TimerMessage]):
     @property
     def deliveries(self) -> int:
         """How often it was handed out, this time included."""
-        return self.raw_message["deliveries"]
+        return self.raw_message.get("deliveries", 1)
 
     async def ack(self) -> None:
-        if self.committed is None and (lease := self.raw_message["lease"]) is not None:
+        if self.committed is None and (lease := self.raw_message.get("lease")) is not None:
             await lease.ack()
         await super().ack()
 
     async def nack(self, *, delay: timedelta | None = None, reason: str = "") -> None:
         """Give it back; without a ``delay`` the subscriber's back-off says when it comes again."""
-        if self.committed is None and (lease := self.raw_message["lease"]) is not None:
+        if self.committed is None and (lease := self.raw_message.get("lease")) is not None:
             await lease.nack(delay, reason)
         await super().nack()
 
     async def reject(self, *, reason: str = "") -> None:
         """Make it a dead letter."""
-        if self.committed is None and (lease := self.raw_message["lease"]) is not None:
+        if self.committed is None and (lease := self.raw_message.get("lease")) is not None:
             await lease.reject(reason)
         await super().reject()
 
 
 async def parse_timer(message: TimerMessage) -> TimerStreamMessage:
     """The parser of every subscriber that names no other."""
-    body, headers = BinaryMessageFormatV1.parse(message["data"])
     timer_id = message["timer_id"]
+    body, headers = unpacked(message["data"], timer_id=timer_id)
     return TimerStreamMessage(
         raw_message=message,
         body=body,

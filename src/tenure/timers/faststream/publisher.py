@@ -12,7 +12,6 @@ from faststream._internal.endpoint.publisher import PublisherSpecification, Publ
 from faststream._internal.parser import CodecProto, DefaultCodec
 from faststream._internal.types import AsyncCallable, PublisherMiddleware
 from faststream.message import gen_cor_id
-from faststream.redis.parser import BinaryMessageFormatV1
 from faststream.response.publish_type import PublishType
 from faststream.response.response import PublishCommand
 from faststream.specification.asyncapi.utils import resolve_payloads
@@ -24,6 +23,7 @@ from tenure.timers.faststream.config import (
     TimersPublisherConfig,
     TimersPublisherSpecConfig,
 )
+from tenure.timers.faststream.envelope import packed
 from tenure.timers.faststream.message import decode_timer, parse_timer
 from tenure.timers.model import Cancelled, OnConflict
 
@@ -89,14 +89,14 @@ class TimersProducer:
         )
 
     async def encoded(self, cmd: TimerPublishCommand) -> bytes:
-        """The message in FastStream's envelope for Redis, which carries its headers."""
-        return await BinaryMessageFormatV1.encode(
-            message=cmd.body,
-            reply_to=cmd.reply_to,
-            headers=cmd.headers,
-            correlation_id=cmd.correlation_id or "",
-            serializer=self.serializer,
-        )
+        """The message in its envelope."""
+        body, content_type = await self.codec.encode(cmd.body, self.serializer)
+        headers: dict[str, Any] = {"correlation_id": cmd.correlation_id or ""}
+        if content_type:
+            headers["content-type"] = content_type
+        if cmd.reply_to:
+            headers["reply_to"] = cmd.reply_to
+        return packed(body, headers | (cmd.headers or {}), timer_id=cmd.timer_id)
 
     async def request(self, cmd: TimerPublishCommand) -> NoReturn:
         raise NotImplementedError("timers have no replies")

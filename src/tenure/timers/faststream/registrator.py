@@ -23,6 +23,7 @@ from tenure.timers.faststream.config import (
 from tenure.timers.faststream.message import TimerMessage
 from tenure.timers.faststream.publisher import TimersPublisher, TimersPublisherSpecification
 from tenure.timers.faststream.subscriber import TimersSubscriber, TimersSubscriberSpecification
+from tenure.timers.faststream.topic import check_topic
 from tenure.worker import verdict
 from tenure.worker.backoff import BackoffRule, Exponential
 from tenure.worker.options import TaskKnobs, TaskOptions
@@ -56,6 +57,7 @@ class TimersRegistrator(Registrator[TimerMessage, TimersBrokerConfig]):
         timer comes back. A failure nacks with ``backoff``, the one after ``retries`` makes a dead letter; deliveries
         beyond ``max_deliveries`` (two above ``retries``, at least 5) do too, whatever ended them. Raises Invalid.
         """
+        check_topic(topic)
         lease = lease_ttl if isinstance(lease_ttl, timedelta) else timedelta(seconds=lease_ttl)
         knobs: TaskKnobs = {
             "concurrency": max_workers,
@@ -90,7 +92,8 @@ class TimersRegistrator(Registrator[TimerMessage, TimersBrokerConfig]):
         description_: str | None = None,
         include_in_schema: bool = True,
     ) -> TimersPublisher:
-        """Publish to ``topic``: with its ``publish``, or as a decorator what the handler returns."""
+        """Publish to ``topic``: with its ``publish``, or as a decorator what the handler returns. Raises Invalid."""
+        check_topic(topic)
         config: Any = self.config
         spec = TimersPublisherSpecConfig(
             topic=topic, schema_=schema_, title_=title_, description_=description_, include_in_schema=include_in_schema

@@ -80,6 +80,9 @@ class _NothingPending:
     async def cancel(self, topic: str, timer_id: str) -> Cancelled:
         return "unknown"
 
+    async def cancel_all(self, topic: str) -> int:
+        return 0
+
 
 class _AtOnce(TimersProducer):
     """Delivers instead of scheduling."""

@@ -3,7 +3,7 @@ local op, id = ARGV[3], ARGV[4]
 if REPEATED and redis.call('ZSCORE', OPS, op) then
   return 'cancelled'
 end
-local t = unpacked(id, redis.call('HGET', META, id))
+local t = timer_of(id)
 if not t then
   return 'unknown'
 end
@@ -13,8 +13,7 @@ if deadline and deadline > now then
 end
 redis.call('ZREM', DUE, id)
 redis.call('ZREM', LEASED, id)
-redis.call('HDEL', META, id)
-redis.call('HDEL', PAYLOAD, id)
+drop({id})
 remember({t, {op = op, version = now_us}})
 count('cancelled', 1)
 return 'cancelled'

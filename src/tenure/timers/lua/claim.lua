@@ -6,49 +6,49 @@ local token, node, max_deliveries = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local deadline = now + lease_ms
 
 local lapsed = redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, limit)
-local ids = {unpack(lapsed)}
+local ids, dues = {unpack(lapsed)}, {}
 if #ids < limit then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, limit - #ids)) do
-    ids[#ids + 1] = id
+  local due = redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit - #ids)
+  for i = 1, #due, 2 do
+    ids[#ids + 1] = due[i]
+    dues[#ids] = tonumber(due[i + 1])
   end
 end
 if #ids == 0 then
   return {deadline, head_delay(), '\144', ''}
 end
 
--- Take whole timers while they fit; the first always does.
-local metas, timers, touched, bytes = many(META, ids), {}, {}, 0
-for i, id in ipairs(ids) do
-  local t = unpacked(id, metas[i])
-  local size = t and t.size or 0
-  if #touched > 0 and bytes + size > bytes_max then
+-- Take whole timers while they fit; the first always does. No payload is read before it is known to fit.
+local touched, bytes = {}, 0
+for _, id in ipairs(ids) do
+  bytes = bytes + math.max(redis.call('HSTRLEN', RECORD, id) - HEADER_BYTES, 0)
+  if #touched > 0 and bytes > bytes_max then
     break
   end
-  bytes = bytes + size
   touched[#touched + 1] = id
-  timers[#timers + 1] = t or {id = id}
 end
 
-local payloads = many(PAYLOAD, touched)
+local records, states = many(RECORD, touched), many(STATE, touched)
 local scores, fields, orphans, spent, wills, again = {}, {}, {}, {}, {}, 0
 local answer, answers = rows()
-for i, t in ipairs(timers) do
-  if not t.version or not payloads[i] then
-    orphans[#orphans + 1] = t.id
+for i, id in ipairs(touched) do
+  local t = records[i] and (unpacked(id, states[i]) or untouched(id, records[i], dues[i] or now))
+  if not t then
+    orphans[#orphans + 1] = id
   elseif t.deliveries >= max_deliveries then
     if t.reason == '' then
       t.reason = 'its lease ran out at delivery ' .. t.deliveries
     end
     spent[#spent + 1] = t
-    wills[#wills + 1] = payloads[i]
+    wills[#wills + 1] = records[i]
   else
     if i <= #lapsed then
       again = again + 1
     end
     t.deliveries, t.token, t.node = t.deliveries + 1, token, node
     scores[#scores + 1], scores[#scores + 2] = deadline, t.id
-    fields[#fields + 1], fields[#fields + 2] = t.id, pack(t)
-    answer(t.id, payloads[i], t.version, t.deliveries, t.failures, t.due)
+    fields[#fields + 1], fields[#fields + 2] = t.id, state_of(t)
+    answer(t.id, payload_of(records[i]), t.version, t.deliveries, t.failures, t.due)
   end
 end
 
@@ -57,10 +57,9 @@ if #lapsed > 0 then
   redis.call('ZREM', LEASED, unpack(touched))
 end
 write('ZADD', LEASED, scores)
-write('HSET', META, fields)
+write('HSET', STATE, fields)
 if #orphans > 0 then
-  write('HDEL', META, orphans)
-  write('HDEL', PAYLOAD, orphans)
+  drop(orphans)
   count('orphaned', #orphans)
 end
 if #spent > 0 then

@@ -2,8 +2,7 @@
 local timers, places = held(3, 3)
 local ids = ids_of(timers)
 write('ZREM', LEASED, ids)
-write('HDEL', META, ids)
-write('HDEL', PAYLOAD, ids)
+drop(ids)
 if #timers > 0 then
   remember(timers)
   count('committed', #timers)

@@ -1,7 +1,7 @@
 -- In front of every script. KEYS are those of one topic, always all of them; ARGV[1] is its wake-up channel, ARGV[2] is
 -- '1' where an earlier copy of this call may have arrived. Times are the server's, in ms unless the name says us.
 -- Replies of many numbers or texts are one MessagePack array and one string: clients parse long RESP arrays slowly.
-local DUE, LEASED, META, PAYLOAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local DUE, LEASED, RECORD, STATE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local DEAD, LETTER, OPS, TOPIC = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local CHANNEL, REPEATED = ARGV[1], ARGV[2] == '1'
 local OPS_KEPT_US = 60000000
@@ -10,16 +10,47 @@ local clock = redis.call('TIME')
 local now_us = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local now = math.floor(now_us / 1000)
 
-local function pack(t)
-  return cmsgpack.pack(t.version, t.deliveries, t.failures, t.due, t.size, t.op, t.token, t.node, t.reason)
+-- A record is what was scheduled and never changes: 7 bytes of version, 8 of operation, then the payload. A timer that
+-- was handed out or redriven has a state besides; one that was not is due at its score, and nothing else is known of it.
+local OP_FIRST, PAYLOAD_FIRST = 8, 16
+local HEADER_BYTES = PAYLOAD_FIRST - 1
+
+local function record_of(t)
+  return struct.pack('>I7', t.version) .. t.op .. t.payload
 end
 
-local function unpacked(id, packed)
-  if not packed then
+local function payload_of(record)
+  return string.sub(record, PAYLOAD_FIRST)
+end
+
+local function state_of(t)
+  return cmsgpack.pack(t.version, t.op, t.deliveries, t.failures, t.due, t.token, t.node, t.reason)
+end
+
+-- A timer from its state, or nil where it has none.
+local function unpacked(id, state)
+  if not state then
     return nil
   end
   local t = {id = id}
-  t.version, t.deliveries, t.failures, t.due, t.size, t.op, t.token, t.node, t.reason = cmsgpack.unpack(packed)
+  t.version, t.op, t.deliveries, t.failures, t.due, t.token, t.node, t.reason = cmsgpack.unpack(state)
+  return t
+end
+
+-- A timer that was never handed out, from its record.
+local function untouched(id, record, due)
+  local t = {id = id, version = struct.unpack('>I7', record), op = string.sub(record, OP_FIRST, HEADER_BYTES), due = due}
+  t.deliveries, t.failures, t.token, t.node, t.reason = 0, 0, '', '', ''
+  return t
+end
+
+-- The timer of an id, or nil where there is none.
+local function timer_of(id)
+  local t = unpacked(id, redis.call('HGET', STATE, id))
+  local record = not t and redis.call('HGET', RECORD, id)
+  if record then
+    t = untouched(id, record, tonumber(redis.call('ZSCORE', DUE, id) or 0))
+  end
   return t
 end
 
@@ -88,17 +119,23 @@ local function remember(timers)
   write('ZREM', OPS, redis.call('ZRANGEBYSCORE', OPS, '-inf', now_us - OPS_KEPT_US, 'LIMIT', 0, limit))
 end
 
+-- Forget timers that stand in no sorted set any more.
+local function drop(ids)
+  write('HDEL', RECORD, ids)
+  write('HDEL', STATE, ids)
+end
+
 -- Move timers that stand in no sorted set any more to the dead letters.
-local function bury(timers, payloads)
+local function bury(timers, records)
   local scores, letters, ids = {}, {}, {}
   for i, t in ipairs(timers) do
-    local letter = cmsgpack.pack(t.id, t.deliveries, t.failures, t.due, t.size, t.node, t.reason, payloads[i] or '')
+    local payload = records[i] and payload_of(records[i]) or ''
+    local letter = cmsgpack.pack(t.id, t.deliveries, t.failures, t.due, t.node, t.reason, payload)
     scores[#scores + 1], scores[#scores + 2] = now, t.version
     letters[#letters + 1], letters[#letters + 2] = t.version, letter
     ids[i] = t.id
   end
-  write('HDEL', META, ids)
-  write('HDEL', PAYLOAD, ids)
+  drop(ids)
   write('ZADD', DEAD, scores)
   write('HSET', LETTER, letters)
   remember(timers)
@@ -113,10 +150,10 @@ local function held(first, width)
   for i = first, #ARGV, width do
     ids[#ids + 1] = ARGV[i]
   end
-  local metas, timers = many(META, ids), {}
+  local states, timers = many(STATE, ids), {}
   for i, id in ipairs(ids) do
     local at = first + (i - 1) * width
-    local t = unpacked(id, metas[i])
+    local t = unpacked(id, states[i]) or timer_of(id)
     if t and t.version ~= tonumber(ARGV[at + 2]) then
       places[i] = 2
     elseif not t or t.token == '' or t.token ~= ARGV[at + 1] or seen[id] then

@@ -23,16 +23,16 @@ for _, t in ipairs(timers) do
     local due = now + tonumber(ARGV[t.at + 3])
     t.token, t.node = '', ''
     scores[#scores + 1], scores[#scores + 2] = due, t.id
-    fields[#fields + 1], fields[#fields + 2] = t.id, pack(t)
+    fields[#fields + 1], fields[#fields + 2] = t.id, state_of(t)
     soonest = math.min(soonest or due, due)
   end
 end
 
 write('ZREM', LEASED, ids_of(timers))
 write('ZADD', DUE, scores)
-write('HSET', META, fields)
+write('HSET', STATE, fields)
 if #spent > 0 then
-  bury(spent, many(PAYLOAD, ids_of(spent)))
+  bury(spent, many(RECORD, ids_of(spent)))
 end
 count('nacked', #timers)
 wake(before, soonest)

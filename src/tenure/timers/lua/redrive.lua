@@ -11,12 +11,12 @@ for i, version in ipairs(versions) do
   local id = letters[i] and cmsgpack.unpack(letters[i])
   ids[i] = id or ''
 end
-local metas, taken, version = many(META, ids), {}, nil
+local taken, version = {}, nil
 for i, old in ipairs(versions) do
-  if letters[i] and not metas[i] and not taken[ids[i]] then
-    local t = {old = old, deliveries = 0, failures = 0, token = '', node = '', op = op .. i}
+  if letters[i] and redis.call('HEXISTS', RECORD, ids[i]) == 0 and not taken[ids[i]] then
+    local t = {old = old, deliveries = 0, failures = 0, token = '', node = '', op = op .. struct.pack('>I2', i)}
     local _
-    t.id, _, _, t.due, t.size, _, t.reason, t.payload = cmsgpack.unpack(letters[i])
+    t.id, _, _, t.due, _, t.reason, t.payload = cmsgpack.unpack(letters[i])
     version = next_version(version)
     t.version, taken[t.id] = version, true
     timers[#timers + 1] = t
@@ -29,16 +29,16 @@ if #timers == 0 then
 end
 
 local before = head()
-local olds, scores, fields, payloads = {}, {}, {}, {}
+local olds, scores, states, records = {}, {}, {}, {}
 for i, t in ipairs(timers) do
   olds[i] = t.old
   scores[2 * i - 1], scores[2 * i] = now, t.id
-  fields[2 * i - 1], fields[2 * i] = t.id, pack(t)
-  payloads[2 * i - 1], payloads[2 * i] = t.id, t.payload
+  states[2 * i - 1], states[2 * i] = t.id, state_of(t)
+  records[2 * i - 1], records[2 * i] = t.id, record_of(t)
 end
 write('ZADD', DUE, scores)
-write('HSET', META, fields)
-write('HSET', PAYLOAD, payloads)
+write('HSET', STATE, states)
+write('HSET', RECORD, records)
 redis.call('HSET', TOPIC, 'version', version)
 write('ZREM', DEAD, olds)
 write('HDEL', LETTER, olds)

@@ -6,6 +6,6 @@ for _, t in ipairs(timers) do
 end
 write('ZREM', LEASED, ids)
 if #timers > 0 then
-  bury(timers, many(PAYLOAD, ids))
+  bury(timers, many(RECORD, ids))
 end
 return cmsgpack.pack(places)

@@ -8,9 +8,9 @@ local ids = {}
 for i = FIRST, #ARGV, WIDTH do
   ids[#ids + 1] = ARGV[i]
 end
-local metas, there = many(META, ids), {}
-for i, id in ipairs(ids) do
-  there[id] = unpacked(id, metas[i]) or false
+local there = {}
+for _, id in ipairs(ids) do
+  there[id] = timer_of(id) or false
 end
 
 local version, fresh, written, ended, conflicts = nil, 0, {}, {}, {}
@@ -36,8 +36,8 @@ for i, id in ipairs(ids) do
     conflicts[#conflicts + 1] = id
   else
     version = next_version(version)
-    local t = {id = id, version = version, deliveries = 0, failures = 0, due = due_of(at, now), size = #ARGV[at + 4]}
-    t.op, t.token, t.node, t.reason, t.payload = op, '', '', '', ARGV[at + 4]
+    local t = {id = id, version = version, due = due_of(at, now)}
+    t.op, t.payload = op, ARGV[at + 4]
     if old then
       ended[#ended + 1] = old
     else
@@ -64,22 +64,21 @@ end
 
 -- An id that stands twice in one call was written twice above; its last version is the one that counts.
 local before, soonest = head(), nil
-local scores, fields, payloads, final = {}, {}, {}, {}
+local scores, records, final = {}, {}, {}
 for _, t in ipairs(written) do
   if there[t.id] == t then
     scores[#scores + 1], scores[#scores + 2] = t.due, t.id
-    fields[#fields + 1], fields[#fields + 2] = t.id, pack(t)
-    payloads[#payloads + 1], payloads[#payloads + 2] = t.id, t.payload
+    records[#records + 1], records[#records + 2] = t.id, record_of(t)
     final[#final + 1] = t.id
     soonest = math.min(soonest or t.due, t.due)
   end
 end
 write('ZADD', DUE, scores)
-write('HSET', META, fields)
-write('HSET', PAYLOAD, payloads)
+write('HSET', RECORD, records)
 redis.call('HSET', TOPIC, 'version', version)
 if #ended > 0 then
   write('ZREM', LEASED, final)
+  write('HDEL', STATE, final)
   remember(ended)
 end
 count('scheduled', #written)

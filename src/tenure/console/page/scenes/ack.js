@@ -2,6 +2,10 @@
 
 import { arrow, box, cells, picture, text } from "./drawing.js";
 
+const LEASE = "Broker.lease";
+const PROCESS = "Worker.process";
+const ACK = "Broker.ack";
+
 export default {
   lead: [
     "Taking a job is two steps. The claim leases it: the job stays in the queue, hidden from other workers, with the holder's badge on it. The ack says “done, you may delete it”, and only then is it gone.",
@@ -18,6 +22,46 @@ export default {
       arrow(216, 112, 30, 56, { kind: "good" }),
       text(60, 104, "ack: delete it"),
     ),
+  code: [
+    {
+      name: LEASE,
+      about: "give the head to one worker, hide it from the others",
+      code: [
+        "def lease(node, auto_ack=False):",
+        "    job = ready.take_first()  # the head",
+        "    job.holder = node  # nobody else's now",
+        "    in_flight[job.seq] = job  # and kept",
+        "    if auto_ack:",
+        "        del in_flight[job.seq]  # too soon",
+        "    return job",
+      ],
+    },
+    {
+      name: PROCESS,
+      about: "do the work, then say so to the broker",
+      code: [
+        "def process(job):",
+        "    try:",
+        "        do_the_work(job.data)",
+        "        broker.ack(me, job.seq)  # done",
+        "    except Exception:",
+        "        raise  # no ack: it comes back",
+      ],
+    },
+    {
+      name: ACK,
+      about: "let only the holder delete",
+      code: [
+        "def ack(node, seq):",
+        "    job = in_flight.get(seq)",
+        "    if job is None:",
+        "        return  # done, or never held",
+        "    if job.holder != node:",
+        "        raise PreconditionFailed  # 412",
+        "    del in_flight[seq]  # deleted only now",
+      ],
+    },
+  ],
   topics: { jobs: {} },
   steps: [
     {
@@ -33,9 +77,11 @@ export default {
       say: "Worker w1 asks for one job.",
       label: "Claim as w1",
       async run(world) {
+        await world.line(LEASE, 2);
         const [job] = await world.claim("w1");
         world.must(job?.$seq === 1, `w1 got #${job?.$seq}, not #1`);
         world.kept.first = job;
+        await world.line(LEASE, 3, 4);
         await world.see({ ready: 2, in_flight: 1 });
         return "w1 holds #1. The cell is dashed, not gone: the broker keeps the job until w1 says it is done. The ring is the time it has for that.";
       },
@@ -44,10 +90,13 @@ export default {
       say: "The letter is sent, and w1 acks.",
       label: "Ack as w1",
       async run(world) {
+        await world.line(PROCESS, 3, 4);
+        await world.line(ACK, 2, 5);
         const { acked } = await world.ack("w1", world.kept.first);
         world.must(acked === 1, `the broker took ${acked} acks`);
+        await world.line(ACK, 7);
         await world.see({ ready: 2, in_flight: 0 });
-        return "Now #1 is deleted. Deleting is what an ack means.";
+        return "The ack went back to the broker, and now #1 is deleted. Deleting is what an ack means.";
       },
     },
     {
@@ -55,15 +104,32 @@ export default {
       label: "Start w2",
       async run(world) {
         world.work("w2");
+        await world.line(LEASE, 2, 3, 4);
         await world.see({ ready: 1, in_flight: 1 });
+        await world.line(PROCESS, 3);
         return "w2 has #2 and works on it.";
+      },
+    },
+    {
+      say: "w1 has nothing to do with #2, and acks it all the same: a bug, or an ack that comes late.",
+      label: "Ack #2 as w1",
+      async run(world) {
+        await world.line(ACK, 2, 5);
+        const refused = await world.ackOfAnother("w1", { $seq: 2 });
+        await world.line(ACK, 6);
+        world.must(refused?.status === 412 && refused.code === "precondition_failed", `the broker answered ${refused?.status ?? "yes"}`);
+        const { state, node } = await world.job(2);
+        world.must(state === "in_flight" && node === "w2", `#2 is ${state}, held by ${node}`);
+        return "412 precondition_failed: the ack of somebody else's lease is refused, and w2 still holds #2. (Unless asked to be strict, an ack reports such a seq as skipped.)";
       },
     },
     {
       say: "w2 crashes: its connection is cut, and no ack was sent.",
       label: "Crash w2",
       async run(world) {
+        world.forgetRefusal();
         world.crash("w2");
+        await world.line(PROCESS, 5, 6);
         await world.see({ ready: 2, in_flight: 0 });
         const { history } = await world.job(2);
         world.must(history.at(-1)?.end === "disconnect", `the lease of #2 ended by ${history.at(-1)?.end}`);
@@ -74,8 +140,10 @@ export default {
       say: "Now w3 claims with auto-ack: the broker deletes the job in the moment it hands it out.",
       label: "Claim with auto-ack",
       async run(world) {
+        await world.line(LEASE, 2, 5);
         const [job] = await world.claim("w3", { autoAck: true });
         world.must(job?.$seq === 2, `w3 got #${job?.$seq}, not #2`);
+        await world.line(LEASE, 6);
         await world.see({ ready: 1, in_flight: 0 });
         return "#2 is not in the queue any more, and w3 has not even begun.";
       },
@@ -84,6 +152,7 @@ export default {
       say: "w3 crashes as w2 did.",
       label: "Crash w3",
       async run(world) {
+        await world.line(PROCESS, 3);
         const lost = world.crash("w3");
         const gone = await world.job(2).then(() => false, (error) => error.status === 404);
         world.must(lost.includes(2) && gone, "#2 is still there");

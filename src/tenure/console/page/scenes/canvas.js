@@ -66,9 +66,8 @@ export default {
         const { board } = world.kept;
         for (const { id, set } of advice(board.take())) if (["lease", "retries"].includes(id)) board.put(set);
         const { leaseMs, maxDeliveries } = board.take();
-        const { config } = await world.about();
-        const wanted = { ...config, lease_ms: leaseMs, max_deliveries: maxDeliveries, dead_letter: world.names.dead };
-        const { config: now } = await world.call("PUT", topicPath(world.names.work), wanted);
+        const wanted = { lease_ms: leaseMs, max_deliveries: maxDeliveries, dead_letter: world.names.dead };
+        const { config: now } = await world.call("PATCH", topicPath(world.names.work), wanted);
         world.must(now.lease_ms === leaseMs && now.max_deliveries === maxDeliveries, "the queue did not take it");
         const left = advice(board.take()).filter(({ id, good }) => !good && ["lease", "retries"].includes(id));
         world.must(left.length === 0, "the canvas is not content yet");

@@ -2,6 +2,7 @@
 
 import { h, mark, say, swap } from "../dom.js";
 import { href } from "../router.js";
+import { codePane } from "./code.js";
 
 /** The frame; `onStep`, `onPlay`, `onReset` are called by its buttons. */
 export class Frame {
@@ -19,6 +20,9 @@ export class Frame {
     this.skip = onward(about.next ? `Skip to ${about.next.title} ▸` : "Back to the list ▸", "onward"); // until then
     this.controls = h("div", { class: "row" }, this.next, this.play, this.go, this.reset, h("span", { class: "spring" }), this.dots);
     this.panels = h("div", { class: "panels" });
+    this.code = scene.code ? codePane(scene.code) : null;
+    const words = h("div", {}, ...scene.lead.map((said) => h("p", {}, said)));
+    this.lead = h("div", { class: this.code ? "lead alone" : "lead" }, words, scene.drawing()); // beside code there is no room for it
     this.end = h("p", { class: "takeaway", hidden: true }, h("b", {}, "To keep: "), scene.takeaway);
     this.element = this.#build(about);
   }
@@ -31,9 +35,11 @@ export class Frame {
       { class: "scene", "data-scene": about.id },
       h("div", { class: "row head" }, ...place),
       h("h1", {}, about.title),
-      h("div", { class: "lead" }, h("div", {}, ...scene.lead.map((words) => h("p", {}, words))), scene.drawing()),
+      about.previously ? h("p", { class: "previously" }, h("b", {}, "Previously: "), about.previously) : null,
+      this.lead,
       h("section", { class: "card teller", "aria-label": "Steps" }, this.told, this.coming, this.controls, this.end),
       this.panels,
+      this.code?.element ?? null,
       this.skip,
     );
   }
@@ -42,6 +48,7 @@ export class Frame {
   onlyTell(why) {
     this.tell(`${why} Scenes make queues of their own and remove them, so here are the words and the drawing only.`, { bad: true });
     this.told.after(h("ol", { class: "script" }, ...this.scene.steps.map(({ say: words }) => h("li", {}, words))));
+    mark(this.lead, "class", "lead");
     this.controls.hidden = true;
     this.coming.hidden = true;
     this.end.hidden = false;

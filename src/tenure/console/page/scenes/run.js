@@ -13,14 +13,16 @@ export class Run {
   failed = false;
   #stop = new AbortController();
   #stores = {};
+  #queues = {}; // the panels of those that are drawn as strips
   #panels = [];
   #ticker = 0;
 
-  constructor(scene, id, { onChange }) {
+  constructor(scene, id, { onChange, onLine }) {
     this.scene = scene;
     this.topics = Object.entries(scene.topics);
     this.names = namesFor(id, Object.keys(scene.topics));
     this.onChange = onChange;
+    this.onLine = onLine;
   }
 
   /** Make the topics and begin to follow them; returns the elements that show them. Raises ApiError. */
@@ -32,7 +34,8 @@ export class Run {
     }
     for (const [key, topic] of this.topics)
       if (this.#kind(key, topic) === "strip") this.#stores[key] = new QueueStore(this.names[key], { onChange: this.onChange });
-    this.world = new World({ names: this.names, stores: this.#stores, onChange: this.onChange, signal: this.#stop.signal });
+    const heard = { onChange: this.onChange, onLine: this.onLine, onRefused: (key, found) => this.#queues[key]?.refused(found) };
+    this.world = new World({ names: this.names, stores: this.#stores, signal: this.#stop.signal, ...heard });
     this.#panels = this.topics.map(([key, topic]) => this.#panel(key, topic)).filter(Boolean);
     const aside = this.scene.aside?.(this.world);
     if (aside) this.#panels.push({ draw() {}, tick: () => aside.draw?.(), stop() {}, ...aside });
@@ -49,7 +52,7 @@ export class Run {
 
   #panel(key, topic) {
     const kind = this.#kind(key, topic);
-    if (kind === "strip") return queuePanel(topic.label ?? "The queue", { store: this.#stores[key], actors: this.world.actors[key] });
+    if (kind === "strip") return (this.#queues[key] = queuePanel(topic.label ?? "The queue", { store: this.#stores[key], actors: this.world.actors[key], producer: key === this.world.main }));
     if (kind === "log") return logPanel(topic.label ?? "The log", { read: () => this.world.read(key), readers: this.world.readers });
     if (kind !== "letters") return null;
     const source = this.topics.find(([, other]) => other.config?.dead_letter === key)?.[0] ?? this.world.main;

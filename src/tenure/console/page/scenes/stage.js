@@ -12,9 +12,12 @@
 //   steps: [{say, label, run: async (world) => "what happened"}]
 //                               `say` stands beside the button `label` before the step; what `run` returns is told
 //                               after it. `run` does real things by `world` (world.js: produce, claim, ack, nack, extend,
-//                               work, crash, configure, redrive, route, read, counts, job, meters, until, see, pause) and checks
-//                               what it is about to tell with `world.must(condition, "what came instead")`. Where that
-//                               does not hold, or the broker refuses, the scene stops there and says so.
+//                               work, crash, configure, redrive, route, read, counts, job, meters, line, until, see,
+//                               pause) and checks what it is about to tell with `world.must(condition, "what came
+//                               instead")`. Where that does not hold, or the broker refuses, the scene stops there and
+//                               says so.
+//   code: [{name: "Broker.ack", about: "…", code: ["def …", "    …  # why"]}]
+//                               optional: listings; `world.line(name, ...lines)` marks them while a step runs
 //   takeaway: "…"               one sentence to keep, shown after the last step
 //   aside: (world) => ({element, draw(), stop()})   optional: a widget of the scene's own; `draw` is called after every
 //                               step and every quarter of a second. `world` is null where the key plays no scenes.
@@ -64,7 +67,9 @@ class Play {
   /** Make the topics and stand before the first step. */
   async begin() {
     this.leave();
-    const run = (this.run = new Run(this.scene, this.id, { onChange: this.draw }));
+    this.frame.code?.clear();
+    const onLine = (name, line) => this.run === run && this.frame.code?.at(name, line);
+    const run = (this.run = new Run(this.scene, this.id, { onChange: this.draw, onLine }));
     this.frame.tell("Making the scratch queue …");
     this.drawFrame();
     try {

@@ -7,19 +7,23 @@ import { configure } from "../scratch.js";
 
 const POLL_MS = 80;
 const PATIENCE_MS = 8_000;
+const LINE_MS = 320;
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** The broker did something else than the scene promised. */
 export class Unmet extends Error {}
 
 export class World {
   /** `names`: key → topic; `stores`: key → the QueueStore that the strip of that queue is drawn from. */
-  constructor({ names, stores, onChange, signal }) {
+  constructor({ names, stores, onChange, onLine, onRefused, signal }) {
     this.names = names;
     this.stores = stores;
     this.signal = signal;
     this.main = Object.keys(names)[0]; // where a deed goes that names no topic
     this.readers = {}; // name → the seq up to which it has read: drawn under a log
     this.kept = {}; // for a scene's own notes from one step to the next
+    this.onLine = onLine;
+    this.onRefused = onRefused;
     const onEnd = (node, error) => (this.streamError = `${node}: ${error.message}`);
     this.actors = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, new Actors(name, { onChange, onEnd })]));
   }
@@ -40,6 +44,19 @@ export class World {
   /** `{acked, …}`, and so for the other two. Their leases are named, so a lease that was lost settles nothing. */
   ack(node, jobs, { on = this.main } = {}) {
     return deeds.ack(this.names[on], node, leased(jobs));
+  }
+
+  /** Ack jobs that somebody else holds, strictly. Shows how the broker refuses it, and returns the error. */
+  async ackOfAnother(node, job, { on = this.main } = {}) {
+    const strict = { seqs: [job.$seq], strict: true };
+    const error = await deeds.ack(this.names[on], node, strict).then(() => null, (raised) => raised);
+    if (error !== null) this.onRefused(on, { node, seq: job.$seq, words: `✕ ${node}: ack #${job.$seq} → ${error.status} ${error.code}` });
+    return error;
+  }
+
+  /** Take away what was shown of a refusal. */
+  forgetRefusal({ on = this.main } = {}) {
+    this.onRefused(on, null);
   }
 
   nack(node, jobs, { on = this.main, ...options } = {}) {
@@ -108,6 +125,16 @@ export class World {
 
   async call(method, path, body) {
     return call(method, path, body, { signal: this.signal });
+  }
+
+  // Showing
+
+  /** Mark lines of a listing one after the other, with time to see each; the last one stays marked. */
+  async line(name, ...lines) {
+    for (const line of lines) {
+      this.onLine(name, line);
+      if (!STILL.matches) await this.pause(LINE_MS);
+    }
   }
 
   // Checking

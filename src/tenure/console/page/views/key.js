@@ -1,7 +1,7 @@
 // Asking for a key, where the server wants one.
 
-import { keepKey, keyOf } from "../api.js";
-import { h, swap } from "../dom.js";
+import { keepKey, keyOf, keyProblem } from "../api.js";
+import { h, say, swap } from "../dom.js";
 
 /** Show the form; resolves once a key was given. */
 export function askForKey(outlet, error) {
@@ -9,10 +9,18 @@ export function askForKey(outlet, error) {
     const field = h("input", { type: "password", id: "key", autocomplete: "off", spellcheck: "false", required: true });
     const submit = (event) => {
       event.preventDefault();
-      keepKey(field.value.trim());
+      const key = field.value.trim();
+      const problem = key ? keyProblem(key) : "Type a key.";
+      if (problem !== null) return refuse(problem);
+      keepKey(key);
       resolve();
     };
-    const wrong = keyOf() || error.status === 403;
+    const said = h("p", { class: "bad", role: "alert", hidden: true });
+    const refuse = (words) => {
+      said.hidden = false;
+      say(said, words);
+      field.select();
+    };
     swap(
       outlet,
       h(
@@ -20,12 +28,13 @@ export function askForKey(outlet, error) {
         { class: "card gate", on: { submit } },
         h("h1", {}, "This server has keys"),
         h("p", { class: "hint" }, "Type one that may read. It is kept for this tab only and sent as a header."),
-        wrong ? h("p", { class: "bad", role: "alert" }, error.message) : null,
+        said,
         h("label", { for: "key" }, "API key"),
         field,
         h("button", { class: "primary" }, "Open the console"),
       ),
     );
     field.focus();
+    if (keyOf() || error.status === 403) refuse(error.message);
   });
 }

@@ -3,8 +3,11 @@
 import { Actors } from "../actors.js";
 import * as deeds from "../deeds.js";
 import { h, mark, say } from "../dom.js";
+import { covers } from "../fold.js";
 import { whole } from "../format.js";
+import { nameProblem } from "../names.js";
 import { paced } from "../pace.js";
+import { href } from "../router.js";
 import { isTyping } from "../shell.js";
 import { QueueStore } from "../store.js";
 import { warnings } from "../warnings.js";
@@ -13,20 +16,26 @@ import { counts } from "../widgets/counts.js";
 import { confirmed, openDialog } from "../widgets/dialog.js";
 import { jobPanel } from "../widgets/job.js";
 import { letters } from "../widgets/letters.js";
+import { parkedShelf } from "../widgets/parked.js";
 import { plots } from "../widgets/plots.js";
 import { strip } from "../widgets/strip.js";
 import { tell, toast } from "../widgets/toast.js";
 import { names, workers } from "../widgets/workers.js";
-import { drawAlarms } from "./queues.js";
+import { drawAlarms } from "../widgets/alarms.js";
 
 const TICK_MS = 250;
 const METERS_MS = 2_000;
 const CALM_ROWS = 60; // rows between two drawings above which nothing is animated
 const AGES_KEPT = 60;
-const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", gone: "this queue is not there", refused: "refused" };
+const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", gone: "this queue is not there", deleted: "deleted", refused: "refused" };
 
 /** Show one queue; returns how to leave. */
-export function show(outlet, [topic]) {
+export function show(outlet, [topic = ""]) {
+  const problem = nameProblem(topic);
+  if (problem !== null) {
+    outlet.append(h("h1", {}, topic), h("p", { class: "bad", role: "alert" }, `There is no queue of this name, and there can be none. ${problem}`), h("a", { href: href("queues") }, "To the list of queues"));
+    return () => {};
+  }
   const view = new QueueView(topic);
   outlet.append(view.element);
   view.start();
@@ -53,6 +62,8 @@ class QueueView {
     this.counts = counts();
     this.strip = strip({ onOpen: open });
     this.letters = letters(this.topic);
+    const unpark = h("button", { type: "button", ...deeds.guarded("redrive", this.topic, "Put every parked job back to work"), on: { click: () => this.unparkAll() } }, "Redrive parked");
+    this.parked = parkedShelf({ onOpen: open, button: unpark });
     const button = (deed, label, run, kind = "") =>
       h("button", { type: "button", class: kind, ...deeds.guarded(deed, this.topic), on: { click: run } }, label);
     this.workers = workers({ onAct: (deed, worker) => this.act(deed, worker), onOpen: open, button });
@@ -78,6 +89,7 @@ class QueueView {
             { class: "card strip", "aria-label": "The queue" },
             h("div", { class: "row head" }, h("h2", {}, "Head"), h("span", { class: "legend" }, ...legend), h("span", { class: "spring" }), h("h2", {}, "Tail")),
             this.strip.element,
+            this.parked.element,
           ),
           this.letters.element,
         ),
@@ -124,16 +136,18 @@ class QueueView {
 
   drawNow() {
     const { store } = this;
-    const words = store.status === "refused" ? store.error.message : STATUS[store.status];
-    say(this.status, words);
+    const status = store.status === "gone" && store.state !== null ? "deleted" : store.status;
+    say(this.status, status === "refused" ? store.error.message : STATUS[status]);
     mark(this.status, "data-status", store.status);
-    if (store.state === null) return;
+    for (const part of this.element.children) if (part !== this.element.firstChild) part.inert = status === "deleted";
+    if (store.state === null || status === "deleted") return;
     const now = store.now();
     const calm = store.rows - this.rowsDrawn > CALM_ROWS;
     this.rowsDrawn = store.rows;
     this.element.classList.toggle("calm", calm);
     this.counts.draw(store.state, store.rates, now);
     this.strip.draw(store.state, { now, calm, rate: store.rates.rate("produced", now) });
+    this.parked.draw(store.state, now);
     this.workers.draw(store.state, this.actors, now);
     this.loadLetters(store.state);
     if (this.jobStale) {
@@ -164,7 +178,7 @@ class QueueView {
       return; // the stream tells that the server is away
     }
     const { state } = this.store;
-    if (state === null) return;
+    if (state === null || this.store.status === "gone") return;
     this.letters.load(state.config.dead_letter); // letters that were redriven or deleted elsewhere
     const queue = { ...state.counts, oldest_ready_ms: state.oldestReadyMs };
     this.ages = [...this.ages, state.oldestReadyMs].slice(-AGES_KEPT);
@@ -191,6 +205,18 @@ class QueueView {
     if (job.state !== "parked") return [erase];
     const back = async () => tell(() => deeds.redrive(this.topic, [job.$seq]), "Back to work");
     return [this.button("redrive", "Redrive", back), erase];
+  }
+
+  /** Put every parked job back to work, after asking: workers take them at once. */
+  async unparkAll() {
+    const { parked } = this.store.state.counts;
+    const { dead_letter: dead, dlq_strategy: strategy } = this.store.state.config;
+    const copies = strategy === "block_and_dlq" && dead ? ` Their copies in ${dead} are removed with it.` : "";
+    const words = `Workers take them at once, with their deliveries counted from the start.${copies} Where the cause is not gone, they will be parked again.`;
+    if (!(await confirmed(`Redrive ${whole(parked)} parked ${parked === 1 ? "job" : "jobs"}?`, words, "Redrive", "primary"))) return;
+    await tell(() => deeds.redriveAll(this.topic, parked), ({ redriven }) => `${whole(redriven)} back to work`);
+    this.store.look();
+    this.letters.load(dead);
   }
 
   async erase(seq) {
@@ -249,9 +275,4 @@ class QueueView {
     if (gone.length) toast(`${worker.node} crashed. ${names(gone)} is lost: auto-ack had deleted it before the work was done.`, "bad");
     else toast(`${worker.node} crashed: its connection is cut and its jobs go back to the head`);
   }
-}
-
-function covers(runs, seq) {
-  for (let i = 0; i < runs.length; i += 2) if (seq >= runs[i] && seq < runs[i] + runs[i + 1]) return true;
-  return false;
 }

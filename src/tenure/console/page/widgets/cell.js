@@ -6,7 +6,10 @@ import { ring } from "./ring.js";
 
 const WORDS = { ready: "available", in_flight: "in flight", delayed: "delayed", parked: "parked" };
 
-/** A cell; `draw(job, now)` and `tick(now)`. */
+const DIGITS_MAX = 10; // a longer seq shows its end
+const DIGIT_PX = 8.5;
+
+/** A cell; `draw(job, now)` and `tick(now)`. The job that is claimed next says so where `isNext`. */
 export function cell() {
   const seq = h("span", { class: "seq" });
   const tries = h("span", { class: "tries", hidden: true });
@@ -19,7 +22,7 @@ export function cell() {
     if (job.state === "in_flight") holder.draw(job, now);
     else if (job.state === "delayed") say(mid, job.deliverAt === null ? "◷" : duration(Math.max(0, job.deliverAt - now)));
   };
-  const draw = (found, now) => {
+  const draw = (found, now, { isNext = false } = {}) => {
     const was = job?.state;
     job = { ...found };
     mark(element, "data-seq", job.seq);
@@ -28,30 +31,35 @@ export function cell() {
     say(seq, nameOf(job.seq));
     tries.hidden = job.deliveries < 2;
     say(tries, `×${job.deliveries}`);
-    if (job.state !== was) {
-      if (job.state === "in_flight") {
-        holder ??= ring();
-        mid.replaceChildren(holder.element);
-      } else {
-        say(mid, job.state === "parked" ? "❚❚" : "");
-      }
+    mark(element, "data-next", isNext ? "yes" : null);
+    if (job.state !== was && job.state === "in_flight") {
+      holder ??= ring();
+      mid.replaceChildren(holder.element);
+    } else if (job.state === "parked" || job.state === "ready") {
+      say(mid, job.state === "parked" ? "❚❚" : isNext ? "next" : "");
     }
-    mark(element, "aria-label", labelOf(job));
+    mark(element, "aria-label", labelOf(job, isNext));
     tick(now);
   };
   return { element, draw, tick };
 }
 
-/** A seq in the room of a cell; of a long one the end, which is what tells neighbours apart. */
-function nameOf(seq) {
+/** A seq as a cell shows it: whole, up to ten digits. */
+export function nameOf(seq) {
   const digits = String(seq);
   if (digits.length < 5) return `#${digits}`;
-  return digits.length < 8 ? digits : `…${digits.slice(-6)}`;
+  return digits.length <= DIGITS_MAX ? digits : `…${digits.slice(1 - DIGITS_MAX)}`;
+}
+
+/** How wide cells are so that the longest of these seqs fits, in pixels. */
+export function cellWidth(seqs) {
+  const longest = Math.max(1, ...seqs.map((seq) => nameOf(seq).length));
+  return Math.max(54, Math.ceil(longest * DIGIT_PX) + 8);
 }
 
 /** What a screen reader says of a job. */
-function labelOf(job) {
+function labelOf(job, isNext) {
   const held = job.state === "in_flight" ? `, held by ${job.node}` : "";
   const tries = job.deliveries > 1 ? `, delivered ${job.deliveries} times` : "";
-  return `Job ${job.seq}, ${WORDS[job.state]}${held}${tries}`;
+  return `Job ${job.seq}, ${WORDS[job.state]}${held}${tries}${isNext ? ", next in line" : ""}`;
 }

@@ -8,7 +8,7 @@ const FIGURES = [
   ["in_flight", "in flight"],
   ["delayed", "delayed"],
   ["parked", "parked"],
-  ["dead_lettered", "dead"],
+  ["dead", "dead"],
 ];
 
 /** The figures; `draw(state, rates, now)`. */

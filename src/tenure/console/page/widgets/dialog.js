@@ -21,10 +21,10 @@ export function openDialog({ title, body, actions = [], close = "Cancel" }) {
   return dialog;
 }
 
-/** Ask before something is destroyed; resolves to true where it was confirmed. */
-export function confirmed(title, words, label) {
+/** Ask before something that cannot be undone; resolves to true where it was confirmed. */
+export function confirmed(title, words, label, kind = "danger") {
   return new Promise((resolve) => {
-    const actions = [{ label, kind: "danger", run: () => resolve(true) }];
+    const actions = [{ label, kind, run: () => resolve(true) }];
     const dialog = openDialog({ title, body: h("p", {}, words), actions });
     dialog.addEventListener("close", () => resolve(false));
   });

@@ -2,9 +2,10 @@
 
 import { ask, topicPath } from "../api.js";
 import { h, swap } from "../dom.js";
-import { clock, duration } from "../format.js";
+import { duration } from "../format.js";
 import { member } from "../json_text.js";
 import { shown } from "../payload.js";
+import { moment } from "./moment.js";
 
 const ENDS = { expired: "lease ran out", nack: "nack", disconnect: "connection lost", dead: "dead-lettered" };
 
@@ -38,10 +39,10 @@ export function jobPanel(topic, { actions, onClose, now }) {
   function draw(job, text) {
     const facts = [
       ["state", job.state.replace("_", " ")],
-      ["holder", job.node && `${job.node}, until ${clock(job.deadline)}`],
+      ["holder", job.node && [job.node, ", until ", moment(job.deadline, now())]],
       ["deliveries", job.deliveries],
-      ["produced", `${clock(job.$ts)}, ${duration(Math.max(0, now() - job.$ts))} ago`],
-      ["comes back", job.deliver_at && clock(job.deliver_at)],
+      ["produced", [moment(job.$ts, now()), `, ${duration(Math.max(0, now() - job.$ts))} ago`]],
+      ["comes back", job.deliver_at && moment(job.deliver_at, now())],
       ["producer", job.$node],
       ["tag", job.$tag],
       ["reason", job.reason],
@@ -90,7 +91,7 @@ function story(job, now) {
       {},
       h("td", {}, i + 1),
       h("td", { title: `lease ${lease}` }, node),
-      h("td", {}, clock(from)),
+      h("td", {}, moment(from, now)),
       h("td", {}, duration(Math.max(0, to - from))),
       h("td", {}, reason ? `${words}: ${reason}` : words),
     ),

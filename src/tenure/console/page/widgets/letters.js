@@ -1,13 +1,15 @@
 // The dead-letter strip: what this queue gave up on, newest first, and the way back.
 
 import { ask, call, topicPath } from "../api.js";
-import { guarded, redrive, remove } from "../deeds.js";
+import { guarded, redrive, redriveAll, remove } from "../deeds.js";
 import { h, swap } from "../dom.js";
-import { clock, whole } from "../format.js";
+import { whole } from "../format.js";
 import { member } from "../json_text.js";
 import { obstacle } from "../session.js";
+import { cellWidth, nameOf } from "./cell.js";
 import { confirmed, openDialog } from "./dialog.js";
 import { payloadBlock } from "./job.js";
+import { moment } from "./moment.js";
 import { tell } from "./toast.js";
 
 const SHOWN_MAX = 24;
@@ -56,7 +58,7 @@ export function letters(queue) {
 
   function heading(count) {
     const all = guarded("redrive", topic, "Put every dead letter back to work");
-    const button = h("button", { type: "button", ...all, on: { click: () => back(null) } }, "Redrive all");
+    const button = h("button", { type: "button", ...all, on: { click: () => backAll(count) } }, "Redrive all");
     const words = h("h2", {}, "Dead letters", h("span", { class: "hint" }, ` ${topic} · ${whole(count)}`));
     return h("div", { class: "row head" }, words, h("span", { class: "spring" }), count ? button : null);
   }
@@ -66,17 +68,29 @@ export function letters(queue) {
       const { seq, reason } = about(letter);
       const open = () => openLetter(letter);
       const label = `Dead letter ${letter.$seq}, was job ${seq}, ${reason}`;
-      return h("button", { type: "button", class: "cell dead", "data-letter": letter.$seq, "aria-label": label, title: reason, on: { click: open } }, h("span", { class: "mid" }, "✕"), h("span", { class: "seq" }, `#${seq}`));
+      return h("button", { type: "button", class: "cell dead", "data-letter": letter.$seq, "aria-label": label, title: reason, on: { click: open } }, h("span", { class: "mid" }, "✕"), h("span", { class: "seq" }, nameOf(seq)));
     });
     const rest = count - found.length;
     const none = h("p", { class: "empty" }, error ? error.message : "No job has been given up on.");
     const strip = h("div", { class: "lane flow" }, ...cells, rest > 0 ? h("span", { class: "slot gap" }, `${whole(rest)} more`) : null);
+    strip.style.setProperty("--cell", `${cellWidth(found.map((letter) => about(letter).seq))}px`);
     swap(element, heading(count), found.length ? strip : none);
   }
 
   async function back(seqs) {
-    await tell(() => redrive(topic, seqs), ({ redriven, to }) => `${whole(redriven)} back to work in ${to || queue}`);
+    await tell(() => redrive(topic, seqs), backWords);
     await load(topic);
+  }
+
+  async function backAll(count) {
+    const words = `They go back to the queues they came from, where workers take them at once. Where the cause is not gone, they will be back here.`;
+    if (!(await confirmed(`Redrive ${whole(count)} dead ${count === 1 ? "letter" : "letters"}?`, words, "Redrive", "primary"))) return;
+    await tell(() => redriveAll(topic, count), backWords);
+    await load(topic);
+  }
+
+  function backWords({ redriven, to }) {
+    return `${whole(redriven)} back to work in ${to || queue}`;
   }
 
   async function erase(seq) {
@@ -87,7 +101,7 @@ export function letters(queue) {
 
   function openLetter(letter) {
     const { seq, from, deliveries, reason } = about(letter);
-    const facts = [["was", `job #${seq} of ${from}`], ["deliveries", deliveries], ["reason", reason], ["since", clock(letter.$ts)], ["tag", letter.$tag]];
+    const facts = [["was", `job #${seq} of ${from}`], ["deliveries", deliveries], ["reason", reason], ["since", moment(letter.$ts, Date.now())], ["tag", letter.$tag]];
     const rows = facts.filter(([, value]) => value !== undefined).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
     const body = h("div", {}, h("dl", { class: "facts" }, ...rows), payloadBlock("Payload", letter.raw));
     const dialog = openDialog({ title: `Dead letter ${letter.$seq}`, body, close: "Close" });

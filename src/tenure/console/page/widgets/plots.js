@@ -4,6 +4,7 @@ import { call, topicPath } from "../api.js";
 import { h, mark, s, say, swap } from "../dom.js";
 import { duration, perSecond, whole } from "../format.js";
 import { histogram } from "./histogram.js";
+import { moment } from "./moment.js";
 
 const WIDTH = 280;
 const HEIGHT = 96;
@@ -35,7 +36,7 @@ export function plots(topic, { onMeters }) {
   async function load() {
     const meters = await call("GET", topicPath(topic, "/meters"));
     for (const [name, shape] of Object.entries(shapes)) shape.draw(meters[name]);
-    say(element.querySelector(".since"), meters.since === null ? " nothing yet" : ` since ${new Date(meters.since).toLocaleString()}`);
+    swap(element.querySelector(".since"), ...(meters.since === null ? [" nothing yet"] : [" since ", moment(meters.since, Date.now())]));
     swap(table, ...rows(meters, deliveries));
     onMeters(meters);
   }

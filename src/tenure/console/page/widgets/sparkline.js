@@ -4,8 +4,9 @@ import { mark, s } from "../dom.js";
 
 const WIDTH = 96;
 const HEIGHT = 26;
+const MINUTE_S = 60;
 
-/** A sparkline; `draw(values)` sets its line, scaled to its own highest value. */
+/** A sparkline; `draw(values, seconds)` sets its line, a value every so many seconds, scaled to its own highest value. */
 export function sparkline(label) {
   const area = s("path", { class: "spark-area" });
   const line = s("path", { class: "spark-line" });
@@ -13,24 +14,19 @@ export function sparkline(label) {
   const element = s("svg", { class: "spark", viewBox: box, role: "img", "aria-label": label, preserveAspectRatio: "none" }, area, line);
   return {
     element,
-    draw(values) {
-      const path = pathOf(values);
+    draw(values, seconds) {
+      const step = (WIDTH * seconds) / MINUTE_S;
+      const start = WIDTH - (values.length - 1) * step;
+      const path = pathOf(values, start, step);
       mark(line, "d", path);
-      mark(area, "d", path && `${path}L${WIDTH},${HEIGHT}L${startOf(values)},${HEIGHT}Z`);
+      mark(area, "d", path && `${path}L${WIDTH},${HEIGHT}L${start.toFixed(1)},${HEIGHT}Z`);
     },
   };
 }
 
-const SAMPLES = 60;
-
-function startOf(values) {
-  return (WIDTH * Math.max(0, SAMPLES - values.length)) / (SAMPLES - 1);
-}
-
-function pathOf(values) {
+function pathOf(values, start, step) {
   if (values.length < 2) return "";
   const most = Math.max(...values, 1);
-  const step = WIDTH / (SAMPLES - 1);
   const y = (value) => (HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1);
-  return values.map((value, i) => `${i ? "L" : "M"}${(startOf(values) + i * step).toFixed(1)},${y(value)}`).join("");
+  return values.map((value, i) => `${i ? "L" : "M"}${(start + i * step).toFixed(1)},${y(value)}`).join("");
 }

@@ -1,13 +1,15 @@
-// The strip: head on the left, tail on the right, as many cells as there is room for, and the rest as a number.
+// The strip: head on the left, tail on the right, as many cells as there is room for, and the rest as a number. The job
+// that is claimed next is always on it, however many are in flight before it.
 //
 // Cells are placed by index with a transform, so a job that moves up moves without layout being read.
 
-import { total } from "../fold.js";
+import { nextJob, total } from "../fold.js";
 import { h, mark, say } from "../dom.js";
 import { perSecond, whole } from "../format.js";
-import { cell } from "./cell.js";
+import { cell, cellWidth } from "./cell.js";
 
-const PITCH = 62;
+const BETWEEN = 8; // pixels from a cell to the next
+const HEIGHT = 62;
 const ROWS_MAX = 4;
 const GAP_SLOTS = 2;
 const PRODUCER_SLOTS = 2;
@@ -17,20 +19,20 @@ const LEAVE_MS = 260;
 export function strip({ onOpen }) {
   const lane = h("div", { class: "lane", role: "group", "aria-label": "Jobs, the next one first" });
   const gap = h("div", { class: "slot gap", hidden: true });
+  const leap = h("div", { class: "slot leap", hidden: true, title: "In flight or delayed" }, "⋯");
   const producer = h("div", { class: "slot producer" }, h("span", { "aria-hidden": "true" }, "◂ "), "producers", h("b", {}, ""));
   const empty = h("p", { class: "empty in-lane" }, "Nothing is queued.");
-  lane.append(gap, producer, empty);
+  lane.append(gap, leap, producer, empty);
   const cells = new Map();
+  let room = 616;
+  let pitch = HEIGHT;
   let columns = 10;
   let last = null;
 
   const redraw = () => last && draw(...last);
   const observer = new ResizeObserver(([entry]) => {
-    const found = Math.max(4, Math.floor((entry.contentRect.width + 8) / PITCH));
-    if (found !== columns) {
-      columns = found;
-      redraw();
-    }
+    room = entry.contentRect.width;
+    if (columnsOf(room, pitch) !== columns) redraw();
   });
   observer.observe(lane);
 
@@ -43,14 +45,18 @@ export function strip({ onOpen }) {
   function draw(state, options) {
     last = [state, options];
     const { now, calm, rate } = options;
+    fit(state);
     const items = choose(state, columns);
     lane.classList.toggle("moving", !calm);
     const focused = seqOf(document.activeElement);
-    if (calm) handOver([...items.head, ...items.tail]);
+    if (calm) handOver([...items.head, ...items.beyond, ...items.tail]);
     let slot = 0;
     let before = null;
     const seen = new Set();
     for (const job of items.head) before = place(job, slot++, before);
+    leap.hidden = items.beyond.length === 0;
+    if (items.beyond.length) put(leap, slot++);
+    for (const job of items.beyond) before = place(job, slot++, before);
     gap.hidden = items.hidden === 0;
     if (items.hidden) {
       if (columns - (slot % columns) < GAP_SLOTS) slot += columns - (slot % columns);
@@ -65,7 +71,7 @@ export function strip({ onOpen }) {
     mark(producer, "data-busy", rate ? "yes" : null);
     empty.hidden = total(state) > 0;
     for (const [seq, found] of cells) if (!seen.has(seq)) leave(seq, found);
-    lane.style.height = `${(Math.floor((slot + PRODUCER_SLOTS - 1) / columns) + 1) * PITCH}px`;
+    lane.style.height = `${(Math.floor((slot + PRODUCER_SLOTS - 1) / columns) + 1) * HEIGHT}px`;
     if (focused !== null) focus(focused);
     keepFocusable(lane);
 
@@ -79,15 +85,23 @@ export function strip({ onOpen }) {
       }
       const follower = neighbour === null ? lane.firstChild : neighbour.nextSibling;
       if (isNew) lane.insertBefore(found.element, follower);
-      found.draw(job, now);
+      found.draw(job, now, { isNext: job.seq === items.next });
       put(found.element, at);
       if (isNew && !calm) requestAnimationFrame(() => found.element.classList.remove("enter"));
       return found.element;
     }
   }
 
+  /** Make the cells as wide as the longest seq needs. */
+  function fit(state) {
+    const width = cellWidth([...state.cells.keys()].slice(-1));
+    pitch = width + BETWEEN;
+    columns = columnsOf(room, pitch);
+    lane.style.setProperty("--cell", `${width}px`);
+  }
+
   function put(element, slot) {
-    const at = `translate(${(slot % columns) * PITCH}px, ${Math.floor(slot / columns) * PITCH}px)`;
+    const at = `translate(${(slot % columns) * pitch}px, ${Math.floor(slot / columns) * HEIGHT}px)`;
     if (element.style.transform !== at) element.style.transform = at;
   }
 
@@ -102,7 +116,7 @@ export function strip({ onOpen }) {
   function leave(seq, found) {
     cells.delete(seq);
     found.element.classList.add("leave");
-    found.element.removeAttribute("data-seq");
+    for (const name of ["data-seq", "data-next"]) found.element.removeAttribute(name);
     setTimeout(() => found.element.remove(), LEAVE_MS);
   }
 
@@ -129,16 +143,27 @@ export function strip({ onOpen }) {
   };
 }
 
-/** Which jobs are drawn, and how many are not. */
+function columnsOf(room, pitch) {
+  return Math.max(3, Math.floor((room + BETWEEN) / pitch));
+}
+
+/** Which jobs are drawn, and how many are not. `beyond` holds the next one where it lies behind the head that is drawn. */
 function choose(state, columns) {
   const jobs = [...state.cells.values()];
   const everything = total(state);
-  if (everything <= jobs.length && jobs.length <= columns * ROWS_MAX - PRODUCER_SLOTS) return { head: jobs, tail: [], hidden: 0 };
+  const next = nextJob(state);
+  const at = { next: next?.seq ?? null, beyond: [] };
+  if (everything <= jobs.length && jobs.length <= columns * ROWS_MAX - PRODUCER_SLOTS) return { ...at, head: jobs, tail: [], hidden: 0 };
   const known = jobs.filter((job) => job.seq <= state.headEnd).length;
-  const head = Math.min(known, columns * (ROWS_MAX - 1)); // the last row has the number, the tail and the producers
-  const tail = Math.min(state.tailMax, columns - GAP_SLOTS - PRODUCER_SLOTS, jobs.length - head);
-  const ends = { head: jobs.slice(0, head), tail: tail > 0 ? jobs.slice(-tail) : [] };
-  return { ...ends, hidden: Math.max(0, everything - ends.head.length - ends.tail.length) };
+  let head = Math.min(known, columns * (ROWS_MAX - 1)); // the last row has the number, the tail and the producers
+  const tail = Math.max(0, Math.min(state.tailMax, columns - GAP_SLOTS - PRODUCER_SLOTS, jobs.length - head));
+  const ends = tail > 0 ? jobs.slice(-tail) : [];
+  if (next !== null && !jobs.slice(0, head).includes(next) && !ends.some((job) => job.seq === next.seq)) {
+    at.beyond = [next];
+    head = Math.min(head, columns * (ROWS_MAX - 1) - 2); // the leap and the next job end the last row of the head
+  }
+  const hidden = Math.max(0, everything - head - at.beyond.length - ends.length);
+  return { ...at, head: jobs.slice(0, head), tail: ends, hidden };
 }
 
 /** One cell is reached by Tab, the others by the arrows. */

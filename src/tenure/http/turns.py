@@ -1,0 +1,48 @@
+"""Long work on the loop, in short turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from time import perf_counter
+from typing import TypeVar
+
+__all__ = ["Turns", "finish"]
+
+T = TypeVar("T")
+
+
+class Turns:
+    """Lets one piece of long work run per turn of the loop, for ``turn_ms`` and the step that it is at; all in order.
+
+    However much long work there is, everything else on the loop waits for one turn of it and no more.
+    """
+
+    def __init__(self, turn_ms: int, *, clock: Callable[[], float] = perf_counter) -> None:
+        self._turn_s = turn_ms / 1000
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def run(self, steps: Generator[None, None, T]) -> T:
+        """Run steps to their end, and return what they return."""
+        while True:
+            async with self._lock:
+                end_s = self._clock() + self._turn_s
+                try:
+                    next(steps)
+                    while self._clock() < end_s:
+                        next(steps)
+                except StopIteration as done:
+                    found: T = done.value
+                    return found
+                await asyncio.sleep(0)
+
+
+def finish(steps: Generator[None, None, T]) -> T:
+    """Run short steps to their end at once, and return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: T = done.value
+            return found

@@ -1,0 +1,106 @@
+"""A `Context` for a handler that is called by hand: it holds a lease on nothing and notes what the handler decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from tenure.testing.clock import ManualClock
+from tenure.testing.timing import ManualTiming
+from tenure.worker.context import Context
+from tenure.worker.durations import Duration, ms_of
+from tenure.worker.job import HeldJob
+from tenure.worker.timing import Timing
+from tenure.worker.verdict import Verdict
+
+__all__ = ["HandlerContext", "make_context"]
+
+
+class HandlerContext(Context):
+    """A context whose broker is a notebook.
+
+    ``verdict`` is what the handler settled by its context, None where it did not; ``extended_ms`` are the leases that
+    it asked for, None for the task's own. ``clock`` is the time that the lease runs on.
+    """
+
+    __slots__ = ("_notes", "clock")
+
+    def __init__(self, job: HeldJob, clock: ManualClock) -> None:
+        self.clock = clock
+        self._notes = _Notes(clock)
+        super().__init__(job, self._notes)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._notes.verdict
+
+    @property
+    def extended_ms(self) -> list[int | None]:
+        return self._notes.extended_ms
+
+    def lose(self) -> None:
+        """Lose the lease, as a worker does that was away for too long."""
+        self.job.lost = True
+
+
+def make_context(
+    queue: str = "test",
+    *,
+    seq: int = 1,
+    attempt: int = 1,
+    meta: dict[str, Any] | None = None,
+    tag: str | None = None,
+    timer_id: str | None = None,
+    lease: Duration = "30s",
+    clock: ManualClock | None = None,
+) -> HandlerContext:
+    """Return a context to call a handler with: ``await send(email, make_context("emails", attempt=2))``.
+
+    >>> ctx = make_context("emails", attempt=2)
+    >>> ctx.queue, ctx.attempt, ctx.lost
+    ('emails', 2, False)
+    >>> ctx.lose()
+    >>> ctx.lost
+    True
+    """
+    clock = clock or ManualClock()
+    lease_ms = ms_of(lease, field="lease", min_ms=1)
+    job = HeldJob(
+        topic=queue,
+        seq=seq,
+        lease_id="lease-of-a-test",
+        node="test",
+        data=b"null",
+        meta=None if meta is None else msgspec.json.encode(meta),
+        tag=tag,
+        ts=clock.wall_ms(),
+        deliveries=attempt,
+        timer_id=timer_id,
+        deadline_ms=ManualTiming(clock).now_ms() + lease_ms,
+        lease_ms=lease_ms,
+    )
+    return HandlerContext(job, clock)
+
+
+class _Notes:
+    """What a context reaches the broker through, without a broker."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.timing: Timing = ManualTiming(clock)
+        self.verdict: Verdict | None = None
+        self.extended_ms: list[int | None] = []
+
+    async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
+        self.verdict = verdict
+        return True
+
+    async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
+        self.extended_ms.append(lease_ms)
+        job.deadline_ms = self.timing.now_ms() + max(lease_ms or 0, job.lease_ms)
+        return True
+
+    def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
+        return asyncio.run(answer)

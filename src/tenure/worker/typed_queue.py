@@ -1,0 +1,163 @@
+"""`TypedQueue`: several tasks on one queue, chosen by the type that a job carries in its meta.
+
+One queue is one stream with one lease and one set of slots, whatever its jobs are. So the knobs of a queue and of its
+flow are shared by its tasks: it is enough that one of them says a knob, and two that contradict are refused. How a
+handler runs (``retries``, ``backoff``, ``time_limit``, ``policy``, ``run``) stays its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from tenure.core.names import shown
+from tenure.errors import Invalid
+from tenure.worker.handler import Handler
+from tenure.worker.options import TaskKnobs, TaskOptions
+
+if TYPE_CHECKING:
+    from tenure.worker.job import HeldJob
+    from tenure.worker.task import Task
+
+__all__ = ["TYPE_KEY", "TypedQueue", "UnknownType", "type_of"]
+
+TYPE_KEY: Final = "type"
+"""Where a record's meta holds the type of its job."""
+_SHARED: Final = {
+    "lease": "lease_ms",
+    "concurrency": "concurrency",
+    "prefetch": "prefetch",
+    "max_in_flight": "max_in_flight",
+    "rate": "rate",
+    "weight": "weight",
+    "push": "push",
+    "durability": "durability",
+    "max_deliveries": "max_deliveries",
+    "dead_letter": "dead_letter",
+}
+"""The knobs of a queue and of its flow, and which options they become."""
+TYPES_MAX: Final = 100
+_TYPES_SHOWN_MAX: Final = 10
+
+
+class UnknownType(Exception):
+    """No task of the queue handles jobs of this type; a newer worker may."""
+
+
+class TypedQueue(Handler[Any]):
+    """The tasks of one queue, by type; None is the type of a job that carries none.
+
+    Raises Invalid where two tasks have one type, or ask different things of the queue; they are left as they were.
+    """
+
+    word = "TypedQueue"
+
+    def __init__(self, tasks: Sequence[Task[Any]]) -> None:
+        if len(tasks) > TYPES_MAX:
+            raise Invalid(f"a queue has at most {TYPES_MAX} types of jobs", field="type")
+        self._by_type: dict[str | None, Task[Any]] = {}
+        for task in tasks:
+            if task.type in self._by_type:
+                raise _taken(self._by_type[task.type])
+            self._by_type[task.type] = task
+        agreed = _agreed(tasks)
+        for task, options in zip(tasks, agreed, strict=True):
+            task.options = options
+        most = max(agreed, key=lambda options: options.retries)
+        said = frozenset().union(*(options.said for options in agreed))
+        self.options = msgspec.structs.replace(most, said=said)
+
+    @property
+    def tasks(self) -> tuple[Handler[Any], ...]:
+        return tuple(self._by_type.values())
+
+    def task_of(self, job: HeldJob) -> Handler[Any]:
+        """Return the task of a job. Raises UnknownType, naming the types that there are."""
+        type = type_of(job.meta)
+        found = self._by_type.get(type) if type is None or isinstance(type, str) else None
+        if found is None:
+            raise UnknownType(f"{_carried(type)}; {self.queue} has tasks for {self._known()}")
+        return found
+
+    def _known(self) -> str:
+        names = sorted(shown(name) for name in self._by_type if name is not None)
+        names += ["jobs without a type"] if None in self._by_type else []
+        more = len(names) - _TYPES_SHOWN_MAX
+        return ", ".join(names[:_TYPES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+    def __repr__(self) -> str:
+        return f"<TypedQueue {self.queue!r} of {self._known()}>"
+
+
+def type_of(meta: bytes | None) -> object:
+    """Return the type that a job carries, None where it carries none; what is no text is returned as it is."""
+    if meta is None:
+        return None
+    try:
+        return _decode(meta).type
+    except msgspec.DecodeError:
+        return None
+
+
+class _Meta(msgspec.Struct):
+    type: Any = None
+
+
+_decode: Final = msgspec.json.Decoder(_Meta).decode
+
+
+def _carried(type: object) -> str:
+    return "the job carries no type" if type is None else f"no task handles the type {shown(type)}"
+
+
+def _taken(task: Task[Any]) -> Invalid:
+    if task.type is None:
+        hint = 'several tasks share a queue by their types: type="welcome"'
+        return Invalid(f"queue {task.queue!r} has a task already: {task!r}; {hint}", field="queue")
+    return Invalid(f"queue {task.queue!r} has a task for the type {task.type!r} already: {task!r}", field="type")
+
+
+def _agreed(tasks: Sequence[Task[Any]]) -> list[TaskOptions]:
+    """The options of each task, with what is shared taken from whoever says it. Raises Invalid."""
+    shared: dict[str, Any] = {}
+    sayers: dict[str, Task[Any]] = {}
+    for task in tasks:
+        for knob in _SHARED.keys() & task.knobs.keys():
+            first = sayers.setdefault(knob, task)
+            if _value(first, knob) != _value(task, knob):
+                raise Invalid(
+                    f"the tasks of {task.queue!r} share its {knob}: {first!r} says {_value(first, knob)!r} and "
+                    f"{task!r} says {_value(task, knob)!r}; say it once, or the same",
+                    field=knob,
+                )
+            shared[knob] = task.knobs[knob]  # type: ignore[literal-required]
+    checked = [
+        TaskOptions.of(task.queue, cast("TaskKnobs", {**task.knobs, **shared}), is_async=task.is_async)
+        for task in tasks
+    ]
+    # Defaults follow from how a handler runs and how often it is retried: the least that all can bear, the most that
+    # one needs.
+    least = min(checked, key=lambda options: options.concurrency)
+    return [
+        msgspec.structs.replace(
+            options,
+            concurrency=least.concurrency,
+            prefetch=least.prefetch,
+            max_deliveries=_deliveries(checked),
+        )
+        for options in checked
+    ]
+
+
+def _deliveries(checked: Sequence[TaskOptions]) -> int:
+    """The most that one needs; 0, which somebody has to say, is without an end."""
+    counts = [options.max_deliveries for options in checked]
+    return 0 if 0 in counts else max(counts)
+
+
+def _value(task: Task[Any], knob: str) -> object:
+    """A knob as the task alone means it, so that "30s" and 30_000 are the same."""
+    alone = TaskOptions.of(task.queue, task.knobs, is_async=task.is_async)
+    return getattr(alone, _SHARED[knob])

@@ -1,0 +1,201 @@
+"""Workers under a supervisor: one that dies comes back, slower each time; signals reach all; exit codes are told."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tenure.errors import Invalid
+from tenure.testing import ManualClock, ManualTiming
+from tenure.worker.settings import WorkerSettings
+from tenure.worker.supervisor import PROCESSES_MAX, Supervisor
+from tests.worker.flowing import turns
+
+SETTINGS = WorkerSettings(restart_min_ms=1_000, restart_max_ms=8_000, drain_ms=20_000)
+
+
+class FakeProcess:
+    """A worker without a process: ends when the test says so, or when it is killed."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def send_signal(self, signal_number: int) -> None:
+        self.heard.append(signal_number)
+        if signal_number == signal.SIGKILL:
+            self.end(-signal.SIGKILL)
+
+    def end(self, code: int) -> None:
+        if not self._code.done():
+            self._code.set_result(code)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._code)
+
+
+class Yard:
+    """A supervisor on a clock in the test's hand."""
+
+    def __init__(self, count: int) -> None:
+        self.clock = ManualClock()
+        self.started: list[tuple[int, FakeProcess]] = []
+        self.refuses = False
+        timing = ManualTiming(self.clock)
+        self.supervisor = Supervisor(self._start, count, timing=timing, settings=SETTINGS)
+        self.running = asyncio.create_task(self.supervisor.run())
+
+    async def _start(self, index: int) -> FakeProcess:
+        if self.refuses:
+            raise OSError("no memory")
+        process = FakeProcess()
+        self.started.append((index, process))
+        return process
+
+    def last(self, index: int) -> FakeProcess:
+        return [process for number, process in self.started if number == index][-1]
+
+    async def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        await turns()
+
+    async def end(self, index: int, code: int) -> None:
+        self.last(index).end(code)
+        await turns()
+
+
+@asynccontextmanager
+async def yard(count: int) -> AsyncIterator[Yard]:
+    there = Yard(count)
+    await turns()
+    yield there
+    for _ in range(3):
+        there.supervisor.stop()
+    await turns()
+    await there.running
+
+
+async def test_one_that_dies_comes_back_and_waits_longer_each_time():
+    async with yard(2) as there:
+        waited = []
+        for _ in range(5):
+            await there.end(0, -signal.SIGSEGV)
+            count, ms = len(there.started), 0
+            while len(there.started) == count:
+                await there.pass_ms(500)
+                ms += 500
+            waited.append(ms)
+        assert waited == [1_000, 2_000, 4_000, 8_000, 8_000]
+        assert [index for index, _ in there.started].count(1) == 1, "the other was left alone"
+
+
+async def test_one_that_lasted_is_soon_started_again():
+    async with yard(1) as there:
+        for _ in range(3):
+            await there.end(0, 3)
+            await there.pass_ms(8_000)
+        await there.pass_ms(8_000)
+        await there.end(0, -signal.SIGKILL)
+        count = len(there.started)
+        await there.pass_ms(1_000)
+        assert len(there.started) == count + 1
+
+
+async def test_also_one_that_ends_well_comes_back_unless_it_was_asked_to_end():
+    async with yard(1) as there:
+        await there.end(0, 0)
+        await there.pass_ms(1_000)
+        assert len(there.started) == 2
+
+
+@pytest.mark.parametrize("code", [1, 2, 6])
+async def test_one_that_refuses_to_start_stops_all_with_its_exit_code(code: int):
+    async with yard(3) as there:
+        await there.end(1, code)
+        assert [there.last(index).heard for index in (0, 2)] == [[signal.SIGTERM]] * 2
+        for index in (0, 2):
+            await there.end(index, 0)
+        assert await there.running == code
+        assert len(there.started) == 3
+
+
+async def test_one_that_refuses_after_others_have_lasted_is_tried_again():
+    async with yard(2) as there:
+        await there.pass_ms(8_000)
+        await there.end(0, -signal.SIGKILL)
+        await there.pass_ms(1_000)
+        await there.end(0, 1)
+        assert there.last(1).heard == []
+        await there.pass_ms(1_000)
+        assert [index for index, _ in there.started] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [((0, 0), 0), ((0, 1), 1), ((-signal.SIGKILL, 0), 1), ((-signal.SIGTERM, 0), 0)]
+)
+async def test_a_stop_is_passed_on_and_the_exit_code_tells_whether_all_ended_well(codes: tuple[int, int], code: int):
+    async with yard(2) as there:
+        there.supervisor.stop()
+        for index in (0, 1):
+            assert there.last(index).heard == [signal.SIGTERM]
+            await there.end(index, codes[index])
+        assert await there.running == code
+        assert len(there.started) == 2, "none is started again"
+
+
+async def test_a_second_stop_is_passed_on_and_what_does_not_end_is_killed():
+    async with yard(1) as there:
+        there.supervisor.stop()
+        there.supervisor.stop()
+        await turns()
+        assert there.last(0).heard == [signal.SIGTERM, signal.SIGTERM]
+        await there.pass_ms(SETTINGS.cancel_ms + SETTINGS.flush_ms)
+        assert there.last(0).heard[-1] == signal.SIGKILL
+        assert await there.running == 1
+
+
+async def test_a_third_stop_kills():
+    async with yard(1) as there:
+        for _ in range(3):
+            there.supervisor.stop()
+        assert there.last(0).heard == [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+
+
+async def test_what_hangs_long_after_its_drain_is_killed():
+    async with yard(1) as there:
+        there.supervisor.stop()
+        await there.pass_ms(SETTINGS.drain_ms)
+        assert there.last(0).heard == [signal.SIGTERM]
+        await there.pass_ms(60_000)
+        assert there.last(0).heard == [signal.SIGTERM, signal.SIGKILL]
+
+
+async def test_a_stop_during_a_wait_ends_it():
+    async with yard(1) as there:
+        await there.end(0, -signal.SIGSEGV)
+        there.supervisor.stop()
+        await turns()
+        assert await there.running == 1
+
+
+async def test_one_that_cannot_be_started_is_tried_again():
+    async with yard(1) as there:
+        there.refuses = True
+        await there.end(0, -signal.SIGSEGV)
+        await there.pass_ms(1_000)
+        there.refuses = False
+        await there.pass_ms(8_000)
+        assert len(there.started) == 2
+
+
+@pytest.mark.parametrize("count", [0, -1, PROCESSES_MAX + 1])
+async def test_the_number_of_workers_is_bounded(count: int):
+    async def start(index: int) -> FakeProcess:
+        return FakeProcess()
+
+    with pytest.raises(Invalid, match="processes must be"):
+        Supervisor(start, count)
