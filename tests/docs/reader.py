@@ -24,7 +24,7 @@ SERVER: Final = "127.0.0.1:4000"
 LASTING: Final = (
     (re.compile(r"\btenure serve\b"), "listening on"),
     (re.compile(r"^tenure worker\b"), "working at"),
-    (re.compile(r"^tenure export\b(?!.*--once)"), ""),
+    (re.compile(r"^tenure export\b(?!.*--once)"), "exporting lifecycle events"),
     (re.compile(r"--follow\b"), '"event"'),
     (re.compile(r"^curl -N\b"), ""),
     (re.compile(r"^faststream run\b"), "FastStream app started"),

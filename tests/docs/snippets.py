@@ -44,9 +44,8 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
             redis = stack.enter_context(servers.server())
             reader.places |= dict.fromkeys(REDIS, f"127.0.0.1:{redis.port}")
         sources = [reader.here(source) for source in sources]
-        if any("asyncio.run(" in source for source in sources):
-            script = "\n".join(sources)
-        else:
+        script = "\n".join(sources)
+        if not _is_a_program(script):
             script = f"SOURCES = {sources!r}\n{_PROMPT}"
         done = subprocess.run(
             [home / "bin" / "python", "-W", "error", "-c", script],
@@ -59,3 +58,12 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "".join(blocks(page, "text"))
+
+
+def _is_a_program(script: str) -> bool:
+    """Whether it runs as it stands, and needs no prompt at which one can await."""
+    try:
+        compile(script, "page", "exec")
+    except SyntaxError:
+        return False
+    return True
