@@ -38,7 +38,7 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
     with ExitStack() as stack:
         reader = Reader(home, directory)
         stack.callback(reader.close)
-        if any(SERVER in source for source in sources):
+        if any(SERVER in source or "App()" in source for source in sources):
             reader.run("tenure serve --data served")
         if any(address in source for source in sources for address in REDIS):
             redis = stack.enter_context(servers.server())
@@ -50,7 +50,7 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
         done = subprocess.run(
             [home / "bin" / "python", "-W", "error", "-c", script],
             cwd=directory,
-            env=clean_environment(home),
+            env=clean_environment(home, TENURE_URL=reader.url),
             capture_output=True,
             text=True,
             check=False,
