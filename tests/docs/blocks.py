@@ -10,7 +10,7 @@ __all__ = ["DATA", "ROOT", "SHELLS", "Block", "blocks", "blocks_of", "commands_o
 
 ROOT = Path(__file__).parents[2]
 SHELLS: Final = ("console", "bash", "sh")
-DATA: Final = ("toml", "json", "sql")
+DATA: Final = ("toml", "json", "ini", "sql")
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 PINS = ROOT / "requirements" / "dev.txt"
 # Every extra that a page tells its reader to install.
 EXTRAS = ("metrics", "otel", "buffer", "delta", "redis", "faststream", "spark", "postgres")
+# What a reader of the pages about frameworks has already.
+FRAMEWORKS = ("django", "fastapi", "flask", "sentry-sdk", "httpx", "pytest")
 
 
 def uv(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -52,7 +54,7 @@ def shared(place: Path) -> Path:
         if not (home / "ready").exists():
             wheel = build_wheel(place / "dist")
             uv("venv", "--clear", "--python", sys.executable, home)
-            install(home, f"tenure[{','.join(EXTRAS)}] @ {wheel.as_uri()}")
+            install(home, f"tenure[{','.join(EXTRAS)}] @ {wheel.as_uri()}", *FRAMEWORKS)
             (home / "ready").touch()
     return home
 

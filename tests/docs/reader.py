@@ -24,7 +24,7 @@ SERVER: Final = "127.0.0.1:4000"
 LASTING: Final = (
     (re.compile(r"\btenure serve\b"), "listening on"),
     (re.compile(r"^tenure worker\b"), "working at"),
-    (re.compile(r"^tenure export\b(?!.*--once)"), ""),
+    (re.compile(r"^tenure export\b(?!.*--once)"), "exporting lifecycle events"),
     (re.compile(r"--follow\b"), '"event"'),
     (re.compile(r"^curl -N\b"), ""),
     (re.compile(r"^faststream run\b"), "FastStream app started"),
@@ -62,10 +62,9 @@ class Reader:
         return f"http://127.0.0.1:{self.ports['4000']}"
 
     def here(self, text: str) -> str:
-        """The text with this machine's places in it."""
-        for there, here in self.places.items():
-            text = text.replace(there, here)
-        return text
+        """The text with this machine's places in it; where two fit, the longer one, and each once."""
+        longest = sorted(self.places, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest)), lambda found: self.places[found[0]], text)
 
     def save(self, block: Block) -> None:
         """Write a block to the file that the page names."""

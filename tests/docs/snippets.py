@@ -38,20 +38,19 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
     with ExitStack() as stack:
         reader = Reader(home, directory)
         stack.callback(reader.close)
-        if any(SERVER in source for source in sources):
+        if any(SERVER in source or "App()" in source for source in sources):
             reader.run("tenure serve --data served")
         if any(address in source for source in sources for address in REDIS):
             redis = stack.enter_context(servers.server())
             reader.places |= dict.fromkeys(REDIS, f"127.0.0.1:{redis.port}")
         sources = [reader.here(source) for source in sources]
-        if any("asyncio.run(" in source for source in sources):
-            script = "\n".join(sources)
-        else:
+        script = "\n".join(sources)
+        if not _is_a_program(script):
             script = f"SOURCES = {sources!r}\n{_PROMPT}"
         done = subprocess.run(
             [home / "bin" / "python", "-W", "error", "-c", script],
             cwd=directory,
-            env=clean_environment(home),
+            env=clean_environment(home, TENURE_URL=reader.url),
             capture_output=True,
             text=True,
             check=False,
@@ -59,3 +58,12 @@ def run_python(page: Path, home: Path, directory: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "".join(blocks(page, "text"))
+
+
+def _is_a_program(script: str) -> bool:
+    """Whether it runs as it stands, and needs no prompt at which one can await."""
+    try:
+        compile(script, "page", "exec")
+    except SyntaxError:
+        return False
+    return True

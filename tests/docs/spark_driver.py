@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -63,6 +64,7 @@ def run(steps: list[dict[str, Any]]) -> list[str]:
     for step in steps:
         os.chdir(step["directory"])
         sys.path[:] = [step["directory"], *[entry for entry in sys.path if entry != step["directory"]]]
+        started_s = time.monotonic()
         try:
             if "command" in step:
                 _command(step["command"])
@@ -74,14 +76,17 @@ def run(steps: list[dict[str, Any]]) -> list[str]:
             results.append("")
         except BaseException:
             results.append(traceback.format_exc())
+        about = step.get("command") or step["code"].strip().splitlines()[:1]
+        print(f"{time.monotonic() - started_s:.1f} s", step["page"], *about, file=sys.stderr, flush=True)
     return results
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as file:
+    _, source, target = sys.argv  # commands have an argv of their own
+    with open(source) as file:
         told = json.load(file)
     found = run(told)
-    with open(sys.argv[2], "w") as file:
+    with open(target, "w") as file:
         json.dump(found, file)
     sys.stdout.flush()
     os._exit(0)  # nobody waits for the JVM

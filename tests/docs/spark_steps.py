@@ -10,7 +10,7 @@ from tests.docs.blocks import ROOT, SHELLS, blocks_of, commands_of
 from tests.docs.not_run import NOT_RUN
 from tests.docs.reader import Reader
 
-__all__ = ["BEFORE", "SPARK_PAGES", "runs_spark", "steps_of"]
+__all__ = ["BEFORE", "LONG", "SPARK_PAGES", "runs_spark", "steps_of"]
 
 _SPARK: Final = re.compile(r"^tenure (?:pipeline (?:run|explain|backfill)|report|compact)\b")
 _ORDER: Final = '{"id": 1, "amount": 2.5, "at": "2026-11-15T08:00:00Z"}'
@@ -65,6 +65,15 @@ Path("my_steps.py").write_text("def with_currency(frame):\\n    return frame\\n"
     "docs/how-to/report-on-a-queue.md": "",
 }
 SPARK_PAGES: Final = frozenset(BEFORE)
+# Each takes some 20 s, for what the first report of the how-to page does as well: `make test-full` runs them.
+LONG: Final = frozenset(
+    {
+        "tenure report file:///var/lib/tenure/events",
+        "tenure report s3://my-bucket/tenure-events --from 24h --queue mail",
+        "tenure report s3://my-bucket/tenure-events --from 2026-11-09 --to 2026-11-16 --out week-46",
+        "tenure report s3://my-bucket/events-table --out month",
+    }
+)
 
 
 def runs_spark(command: str) -> bool:
@@ -72,8 +81,8 @@ def runs_spark(command: str) -> bool:
     return _SPARK.match(command) is not None
 
 
-def steps_of(name: str, reader: Reader) -> list[dict[str, Any]]:
-    """The steps of one page, in the reader's directory."""
+def steps_of(name: str, reader: Reader, *, long: bool) -> list[dict[str, Any]]:
+    """The steps of one page, in the reader's directory; ``long`` takes in the ones that take long."""
     common: dict[str, Any] = {"page": name, "directory": str(reader.directory)}
     steps: list[dict[str, Any]] = [common | {"code": reader.here(BEFORE[name])}]
     listed = NOT_RUN.get(name, {})
@@ -84,6 +93,6 @@ def steps_of(name: str, reader: Reader) -> list[dict[str, Any]]:
             steps.append(common | {"code": reader.here(block.body)})
         for command in commands_of(block) if block.language in SHELLS else ():
             text = command.partition("#")[0].strip()
-            if runs_spark(command) and text not in listed:
+            if runs_spark(command) and text not in listed and (long or text not in LONG):
                 steps.append(common | {"command": shlex.split(reader.here(text))[1:]})
     return steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from configparser import ConfigParser
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from tests.docs.spark_steps import SPARK_PAGES, runs_spark
 from tests.timers import servers
 
 PAGES = pages()
+PARSED: dict[str, Callable[[str], object]] = {
+    "toml": tomllib.loads,
+    "json": json.loads,
+    "ini": lambda text: ConfigParser().read_string(text),
+}
 
 # Commands whose right answer on a page's own data is another exit code than 0.
 CODES = {
@@ -71,7 +77,7 @@ def _a_pipeline(reader: Reader) -> None:
 
 def _one_job(reader: Reader) -> None:
     reader.run("tenure serve --data served")
-    reader.run("tenure put emails '{}'")
+    reader.run("tenure put letters '{}'")
     send = reader.directory / "send"
     send.write_text("#!/bin/sh\n")
     send.chmod(0o755)
@@ -130,11 +136,11 @@ def test_every_command_of_a_page_runs(page: Path, installation: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("page", "block"),
-    [(page, block) for page in PAGES for block in blocks_of(page) if block.language in ("toml", "json")],
+    [(page, block) for page in PAGES for block in blocks_of(page) if block.language in PARSED],
     ids=lambda value: named(value) if isinstance(value, Path) else str(value.line),
 )
 def test_every_file_that_a_page_shows_can_be_read(page: Path, block: Block):
-    json.loads(block.body) if block.language == "json" else tomllib.loads(block.body)
+    PARSED[block.language](block.body)
 
 
 def _passed_over(page: Path, block: Block) -> list[str]:
@@ -146,7 +152,7 @@ def _passed_over(page: Path, block: Block) -> list[str]:
         return [c for c in commands_of(block) if not _is_run(page, c) and not runs_spark(c) and _key(c) not in listed]
     if block.language in ("python", "text"):
         return [] if page.parent.name != "design" else [block.body] if _key(block.body) not in listed else []
-    if block.language in ("toml", "json"):
+    if block.language in PARSED:
         return []
     return [] if named(page) in SPARK_PAGES or _key(block.body) in listed else [block.body]
 

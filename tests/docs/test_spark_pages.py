@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,20 +39,25 @@ def _reader(installation: Path, directory: Path) -> Reader:
     return Reader(installation, directory, places=places)
 
 
+Results = dict[str, list[tuple[str, str]]]
+
+
 @pytest.fixture(scope="module")
-def results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, str]]]:
+def results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What went wrong, by page and step."""
-    base = tmp_path_factory.mktemp("spark")
+    return _driven(sorted(SPARK_PAGES), installation, tmp_path_factory.mktemp("spark"), long=False)
+
+
+def _driven(names: list[str], installation: Path, base: Path, *, long: bool) -> Results:
     steps: list[dict[str, Any]] = []
-    readers = []
-    try:
-        for number, name in enumerate(sorted(SPARK_PAGES)):
+    with ExitStack() as stack:
+        for number, name in enumerate(names):
             directory = base / f"page-{number}"
             directory.mkdir()
             reader = _reader(installation, directory)
-            readers.append(reader)
+            stack.callback(reader.close)
             _prepare(name, reader)
-            steps += steps_of(name, reader)
+            steps += steps_of(name, reader, long=long)
         steps.sort(key=lambda step: "command" in step)  # a command stops its session, blocks share theirs
         (base / "steps.json").write_text(json.dumps(steps))
         command = [installation / "bin" / "python", Path(__file__).with_name("spark_driver.py")]
@@ -64,12 +70,10 @@ def results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
             timeout=1500,
         )
         assert done.returncode == 0, done.stderr
-    finally:
-        for reader in readers:
-            reader.close()
-    found: dict[str, list[tuple[str, str]]] = {name: [] for name in SPARK_PAGES}
+        print(done.stderr)  # how long each step took
+    found: Results = {name: [] for name in names}
     for step, wrong in zip(steps, json.loads((base / "results.json").read_text()), strict=True):
-        found[step["page"]].append((step.get("code") or " ".join(step["command"]), wrong))
+        found[step["page"]].append((step["code"] if "code" in step else " ".join(step["command"]), wrong))
     return found
 
 
@@ -91,6 +95,14 @@ def _prepare(name: str, reader: Reader) -> None:
 
 @pytest.mark.timeout(1600)
 @pytest.mark.parametrize("name", sorted(SPARK_PAGES))
-def test_the_spark_of_a_page_runs(name: str, results: dict[str, list[tuple[str, str]]]):
+def test_the_spark_of_a_page_runs(name: str, results: Results):
     assert len(results[name]) > 1
     assert [(step, wrong) for step, wrong in results[name] if wrong] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("name", ["README.md", "docs/how-to/report-on-a-queue.md"])
+def test_the_long_steps_of_a_page_run_too(name: str, installation: Path, tmp_path: Path):
+    found = _driven([name], installation, tmp_path, long=True)
+    assert [(step, wrong) for step, wrong in found[name] if wrong] == []
