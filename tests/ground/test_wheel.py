@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure import Client
+from tests.docs.installed import build_wheel, install, uv
 
 ROOT = Path(__file__).parents[2]
 HEADING = "A worker in ten lines"
@@ -31,16 +32,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def uv(*arguments: str | Path) -> None:
-    run(sys.executable, ROOT / "tools" / "venv.py", "uv", *arguments)
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", out)
-    [path] = out.glob("*.whl")
-    return path
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 def test_wheel_holds_the_package_its_types_and_its_licence(wheel: Path):
@@ -54,9 +48,7 @@ def test_wheel_holds_the_package_its_types_and_its_licence(wheel: Path):
 def test_the_worker_of_the_readme_runs_from_the_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path):
     home = tmp_path / "venv"
     uv("venv", "--python", sys.executable, home)
-    # The pins are the constraints, so what was fetched for .venv serves again and nothing newer slips in.
-    constraints = ROOT / "requirements" / "dev.txt"
-    uv("pip", "install", "--python", home / "bin" / "python", "--constraint", constraints, f"tenure @ {wheel.as_uri()}")
+    install(home, f"tenure @ {wheel.as_uri()}")
     run(home / "bin" / "python", "-W", "error", "-c", "import tenure.core, tenure.log, tenure.broker", cwd=tmp_path)
 
     code, worker, put = ten_lines()
