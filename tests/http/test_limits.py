@@ -219,6 +219,22 @@ async def test_35_a_peer_that_sends_without_end_after_its_refusal_is_cut():
         await eventually(lambda: len(server.connections) == 0)
 
 
+@on_both_loops
+async def test_34_a_pause_in_the_middle_of_a_body_does_not_count_for_it():
+    limits = {"body_grace_ms": 1_000, "write_stall_ms": 600_000}
+    async with serving(**limits) as (server, bench), await Peer.connect(server) as peer:
+        await peer.send(post(b"/poll", b"x" * 3_000_000) * 3 + HEAD + b"content-length: 4\r\n\r\nab")
+        await eventually(lambda: server.connections.bodies.held_bytes == 9_000_002)
+        pass_ms(server, 800)
+        bench.release.set()
+        await _stalled(server)  # nothing is read while the peer takes nothing
+        pass_ms(server, 60_000)
+        assert [len((await peer.reply()).body) for _ in range(3)] == [3_000_000] * 3
+        pass_ms(server, 100)
+        await peer.send(b"cd")
+        assert (await peer.reply()).body == b"abcd"
+
+
 POOLS = {
     "small_body_bytes": 1_000,
     "small_bodies_bytes_max": 3_000,
