@@ -69,7 +69,7 @@ async def test_errors_are_the_contracts(caller: Caller, name: str) -> None:
     cases: list[tuple[str, str, Any, tuple[int, str]]] = [
         ("GET", f"/v0/topics/{name}", None, (404, "topic_not_found")),
         ("GET", "/v0/nothing", None, (404, "not_found")),
-        ("PATCH", f"/v0/topics/{name}", None, (405, "method_not_allowed")),
+        ("TRACE", f"/v0/topics/{name}", None, (405, "method_not_allowed")),
         ("POST", f"/v0/topics/{name}", {"records": []}, (400, "invalid_request")),
         ("POST", f"/v0/topics/{name}/claim", {"node": ""}, (400, "invalid_request")),
     ]

@@ -36,7 +36,7 @@ REFUSALS: dict[str, str] = {
     ),
     r"POST /v0/topics/{topic}/delete": f"say what to delete|{_GLOB}",
     r"POST /v0/topics/{topic}/redrive": f"a topic cannot be redriven into itself|{_GLOB}",
-    r"PUT /v0/topics/{topic}": "retry_backoff.max_ms must be at least min_ms|dead_letter must be another topic",
+    r"(PUT|PATCH) /v0/topics/{topic}": "retry_backoff.max_ms must be at least min_ms|dead_letter must be another topic",
     r"PUT /v0/routers/{r}": f"a router needs two different topics|{_GLOB}",
     r".*": "bytes of UTF-8|half of a surrogate pair",
 }
