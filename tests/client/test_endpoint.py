@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure import App, Client, Invalid
-from tenure.client.endpoint import endpoint_of
+from tenure.endpoint import endpoint_of
 
 THERE = {"TENURE_URL": "https://queue.example:8443/t", "TENURE_KEY": "from-environment"}
 

@@ -23,10 +23,10 @@ MAY_IMPORT = {
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
-    "worker": {"errors", "extras", "server_guard", "core", "client", "logs", "timers"},
+    "worker": {"errors", "extras", "address", "endpoint", "server_guard", "core", "client", "logs", "timers"},
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
-    "client": {"errors", "server_guard", "core"},
+    "client": {"errors", "address", "endpoint", "server_guard", "core"},
     "spark": {"errors", "extras", "logs", "clock", "core", "buffer", "client"},
 }
 

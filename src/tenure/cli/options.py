@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from tenure.client.endpoint import KEY_VARIABLE, URL_DEFAULT, URL_VARIABLE, Endpoint, endpoint_of
+from tenure.endpoint import KEY_VARIABLE, URL_DEFAULT, URL_VARIABLE, Endpoint, endpoint_of
 from tenure.errors import Invalid
 from tenure.worker.durations import ms_of
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from tenure.cli.main import DENIED, LATER, LOST, PROBLEM, UNKNOWN, USAGE
 from tenure.cli.options import Target
 from tenure.cli.screen import Payload, Shown, console_for, document, refuse
-from tenure.client.endpoint import KEY_VARIABLE
+from tenure.endpoint import KEY_VARIABLE
 from tenure.errors import Closed, Denied, Indeterminate, Invalid, LeaseLost, Overloaded, TenureError
 
 if TYPE_CHECKING:

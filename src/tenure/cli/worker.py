@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tenure.address import parse_address
 from tenure.cli.loading import Unloadable, load_app, their_lines
 from tenure.cli.main import PROBLEM
 from tenure.cli.options import KeyFile, Url, duration, key_in
 from tenure.cli.remote import exit_code
 from tenure.cli.screen import note, refuse
-from tenure.client.address import parse_address
-from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
+from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tenure.client.address import headers_of, parse_address
+from tenure.address import headers_of, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncStream, Request, Response, WireError
 from tenure.errors import Invalid

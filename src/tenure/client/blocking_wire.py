@@ -15,7 +15,7 @@ from typing import Any
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from tenure.client.address import headers_of, parse_address
+from tenure.address import headers_of, parse_address
 from tenure.client.fork import close_in_child
 from tenure.client.idle_connections import IdleConnections
 from tenure.client.settings import ClientSettings

@@ -16,7 +16,6 @@ from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
 from tenure.client.core import Core
-from tenure.client.endpoint import endpoint_of
 from tenure.client.feed import Feeding
 from tenure.client.gather_settings import ProducerOptions
 from tenure.client.handle import Call, Handle
@@ -24,6 +23,7 @@ from tenure.client.producer import AsyncProducer
 from tenure.client.queue import AsyncQueue, Named, Queue
 from tenure.client.settings import ClientSettings
 from tenure.client.wire import AsyncWire, Wire
+from tenure.endpoint import endpoint_of
 
 __all__ = ["AsyncClient", "Calls", "Client"]
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tenure.client.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.core.names import shown
+from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
 from tenure.extras import needs_extra

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, c
 import msgspec
 
 from tenure.client.client import AsyncClient
-from tenure.client.endpoint import Endpoint, endpoint_of
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
+from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare

@@ -28,7 +28,7 @@ def check_source(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.client.address import parse_address
+    from tenure.address import parse_address
     from tenure.core.names import check_topic_name
 
     at, source = pipeline.located.problem, pipeline.source

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from tenure.client.address import parse_address
+from tenure.address import parse_address
 from tenure.client.client import Client
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name, shown

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.client.address import parse_address
+from tenure.address import parse_address
 from tenure.errors import Invalid
 
 __all__ = ["KEY_VARIABLE", "URL_DEFAULT", "URL_VARIABLE", "Endpoint", "endpoint_of"]
