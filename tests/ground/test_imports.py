@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
     "client": {"errors", "address", "endpoint", "server_guard", "core"},
-    "spark": {"errors", "extras", "logs", "clock", "core", "buffer", "client"},
+    "spark": {"errors", "extras", "address", "logs", "clock", "core", "buffer", "client"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.
