@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,10 @@ def test_a_terminal_with_room_for_the_numbers_gets_a_table_whose_texts_are_folde
     shown = drawn(64, HEADS, ROW)
     assert shown[0].split() == ["topic", "type", "records", "ready", "in", "flight", "bytes"]
     assert "1200" in shown[2]
+
+
+@pytest.mark.parametrize(("unbuffered", "seen"), [("1", "so far"), ("", "")])
+def test_what_a_handler_prints_is_out_at_once_where_python_is_told_not_to_buffer(unbuffered: str, seen: str):
+    script = "import os; from tenure.cli.output import guard_output as g; g(); print('so far', end=''); os._exit(0)"
+    environment = surroundings(PYTHONUNBUFFERED=unbuffered)
+    assert subprocess.check_output([sys.executable, "-c", script], env=environment, text=True) == seen

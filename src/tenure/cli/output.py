@@ -38,6 +38,15 @@ class _Guarded(io.FileIO):
             raise OutputFailed(error) from error
 
 
+class _Unbuffered(io.BufferedWriter):
+    """Writes everything at once, as `python -u` does: what a handler prints is in the log before the handler ends."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        written = super().write(data)
+        self.flush()
+        return written
+
+
 def guard_output() -> None:
     """Make standard output raise OutputFailed, and write what the terminal does not know as a question mark.
 
@@ -47,9 +56,14 @@ def guard_output() -> None:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    at_once = bool(getattr(sys.stdout, "write_through", False))
     raw = _Guarded(_STDOUT, "w", closefd=False)
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=encoding, errors="replace", line_buffering=raw.isatty()
+        _Unbuffered(raw) if at_once else io.BufferedWriter(raw),
+        encoding=encoding,
+        errors="replace",
+        line_buffering=raw.isatty(),
+        write_through=at_once,
     )
     if sys.stderr is None:
         sys.stderr = os.fdopen(_STDERR, "w", closefd=False)
