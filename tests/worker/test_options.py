@@ -110,7 +110,8 @@ def test_running_and_prefetched_jobs_fit_into_one_claim():
         ("retries", -1),
         ("retries", True),
         ("retries", 2.0),
-        ("backoff", "1s"),
+        ("backoff", "soon"),
+        ("backoff", True),
         ("lease", "99ms"),
         ("lease", "25h"),
         ("concurrency", 0),
@@ -135,6 +136,11 @@ def test_a_knob_that_cannot_be_meant_is_refused_by_its_name(knob: str, value: An
 def test_no_dead_letter_and_no_time_limit_can_be_asked_for():
     given = options(dead_letter=None, time_limit=None)
     assert (given.dead_letter, given.time_limit_ms) == (None, None)
+
+
+def test_a_duration_as_backoff_is_the_same_wait_after_every_failure():
+    backoff = options(backoff="1m").backoff
+    assert [backoff.delay_ms(failures, seq=1) for failures in (1, 5)] == [60_000, 60_000]
 
 
 def test_the_default_backoff_is_exponential():

@@ -74,7 +74,7 @@ async def send(job: Email, ctx: Context) -> None:
     raise Ack
 
 
-@app.task("orders", backoff=Fixed("1s"), run="thread")
+@app.task("orders", backoff="1s", run="thread")
 def order(job: Order) -> int:
     return job.id
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Final, Literal, TypedDict, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.names import check_topic_name, shown
 from tenure.core.values import check_within
 from tenure.errors import Invalid
-from tenure.worker.backoff import BackoffRule, Exponential
+from tenure.worker.backoff import BackoffRule, Exponential, Fixed
 from tenure.worker.durations import Duration, Rate, ms_of, rate_of
 from tenure.worker.hints import TASK_HINTS, unknown_options
 from tenure.worker.verdict import AckPolicy
@@ -40,7 +41,7 @@ class Knobs(TypedDict, total=False):
     """What ``@app.timer(topic, …)`` takes, and every task. Durations are ``"30s"``, a timedelta or milliseconds."""
 
     retries: int
-    backoff: BackoffRule
+    backoff: BackoffRule | Duration
     lease: Duration
     concurrency: int
     prefetch: int
@@ -171,9 +172,14 @@ def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
 
 
 def _backoff(value: object) -> BackoffRule:
+    """A rule as it is, and a duration as the same wait after every failure."""
     if callable(getattr(value, "delay_ms", None)):
         return value  # type: ignore[return-value]
-    raise Invalid(f"backoff must be Exponential(…), Fixed(…) or have a delay_ms; got {shown(value)}", field="backoff")
+    if isinstance(value, str | int | timedelta) and not isinstance(value, bool):
+        return Fixed(value)
+    raise Invalid(
+        f"backoff must be a duration, Exponential(…), Fixed(…) or have a delay_ms; got {shown(value)}", field="backoff"
+    )
 
 
 def _policy(value: object) -> AckPolicy:
