@@ -108,7 +108,7 @@ def test_dead_letters_have_a_strip_of_their_own_and_a_way_back(console: Console,
     console.open(queue)
     queue.claim("w1")
     queue.send("nack", {"node": "w1", "seqs": [1], "reason": "no such card", "dead": True})
-    console.expect_counts(dead_lettered=1, ready=0)
+    console.expect_counts(dead=1, ready=0)
     console.page.locator(".letters .cell").first.click()
     dialog = console.page.get_by_role("dialog")
     expect(dialog).to_contain_text("no such card")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tenure.errors import Denied
 from tenure.server_guard import guarded
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class _Reach:
         if _ANY in self.allowed or _place(url) in map(_place, self.allowed):
             return
         self.refused.append(url)
-        pytest.fail(_advice(url))
+        raise Denied(_advice(url), code="server_not_given")
 
 
 def _place(url: str) -> tuple[str, str | None, int | None]:
