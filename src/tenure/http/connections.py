@@ -12,6 +12,7 @@ import msgspec
 from tenure.http.bodies import Bodies
 from tenure.http.connection import Connection
 from tenure.http.limits import WireLimits
+from tenure.http.reading_turns import ReadingTurns
 from tenure.http.silent import Silent
 from tenure.http.unsent import Holder, Unsent
 
@@ -51,6 +52,7 @@ class Connections:
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
+        self.reading = ReadingTurns(limits.turn_ms, loop=self._loop)
         self._open: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()

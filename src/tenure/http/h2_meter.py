@@ -34,6 +34,11 @@ class FrameMeter:
         self.block_open = False
         """Whether a header block has begun and not ended."""
 
+    @property
+    def left_bytes(self) -> int:
+        """How much of the frame that has begun is still to come."""
+        return self._skip
+
     def feed(self, data: bytes) -> None:
         """Count the frames that begin in these bytes. Raises Flood."""
         at, end = 0, len(data)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -36,7 +36,7 @@ from tenure.http.exchange import Pending, carry_out, fault_response, run_stream
 from tenure.http.h2_head import BadHead, check_head, check_trailers
 from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
-from tenure.http.message import Admit, Request, Response
+from tenure.http.message import Admit, Request, Response, Stream
 from tenure.http.pace import Pace
 from tenure.http.wire import BODILESS, Refused, all_headers, is_sound
 
@@ -45,6 +45,8 @@ __all__ = ["PREFACE", "Http2Protocol"]
 log = logging.getLogger("tenure.http")
 
 _SLICE_BYTES = 16 * 1024
+_SMALL_SLICE_BYTES = 512
+"""What is read at once: of a frame that has begun, of frames to come. The latter may be a request each."""
 
 
 class Http2Protocol(asyncio.Protocol):
@@ -66,6 +68,9 @@ class Http2Protocol(asyncio.Protocol):
         self._settling = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
+        self._unread = b""
+        self._waits = False
+        self._paused = False
         self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,27 +93,53 @@ class Http2Protocol(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stalled, self._out_pace = True, Pace(self._registry.now_s, self.taken_bytes())
-        self._transport.pause_reading()
+        self._regulate()
         self._note()
 
     def resume_writing(self) -> None:
         self._stalled = False
         if not self._over:
-            self._transport.resume_reading()
+            self._regulate()
             self._pump_all()
             self._settle()
 
     # Reading.
 
     def data_received(self, data: bytes) -> None:
+        self._unread = self._unread + data if self._unread else data
+        if not self._waits:
+            self._read()
+
+    def _read(self) -> None:
+        """Read what has come, for as long as this turn of the loop allows, and the rest in a later one."""
+        turns, data, at = self._registry.reading, self._unread, 0
+        self._waits = False
+        while at < len(data) and not self._over:
+            if turns.used_up():
+                self._waits = True
+                turns.wait(self._read)
+                break
+            size = max(_SMALL_SLICE_BYTES, min(self._meter.left_bytes, _SLICE_BYTES))
+            self._read_slice(data[at : at + size])
+            at += size
+        self._unread = b"" if self._over else data[at:]
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Take no more from the socket while the peer does not take what is sent, or while what came waits here."""
+        pause = self._stalled or self._waits
+        if pause != self._paused and not self._transport.is_closing():
+            self._paused = pause
+            if pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _read_slice(self, part: bytes) -> None:
         try:
-            for at in range(0, len(data), _SLICE_BYTES):
-                if self._over:
-                    return
-                part = data[at : at + _SLICE_BYTES]
-                self._meter.feed(part)
-                for event in self._h2.receive_data(part):
-                    self._on_event(event)
+            self._meter.feed(part)
+            for event in self._h2.receive_data(part):
+                self._on_event(event)
         except Flood:
             self._registry.counts.floods += 1
             self._close(ErrorCodes.ENHANCE_YOUR_CALM)
@@ -229,8 +260,7 @@ class Http2Protocol(asyncio.Protocol):
         streams = response.stream is not None and not bare
         self._h2.send_headers(stream.number, self._head(response), end_stream=bare or not (streams or response.body))
         if streams and response.stream is not None:
-            running = run_stream(response.stream, partial(self._send, stream))
-            stream.pending = asyncio.get_running_loop().create_task(self._run(stream, running))
+            stream.pending = asyncio.get_running_loop().create_task(self._run(stream, response.stream))
         elif bare or not response.body:
             self._finish(stream)
         else:
@@ -253,8 +283,8 @@ class Http2Protocol(asyncio.Protocol):
             self._settle()
         await stream.room()
 
-    async def _run(self, stream: Http2Stream, running: Coroutine[Any, Any, bool]) -> None:
-        ended = await running
+    async def _run(self, stream: Http2Stream, content: Stream) -> None:
+        ended = await run_stream(content, partial(self._send, stream))  # made here: a task may end before it begins
         if stream.gone:
             return
         if ended or self._registry.draining:

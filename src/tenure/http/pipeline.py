@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from tenure.http.connections import Connections
 from tenure.http.exchange import Exchange, Pending, carry_out, fault_response, run_stream
-from tenure.http.message import Request, Response, Stream
+from tenure.http.message import Request, Response, Send, Stream
 from tenure.http.outlet import Outlet
 from tenure.http.wire import Refused, encode_response, encode_stream_head
 
@@ -196,11 +196,11 @@ class Pipeline:
         self.streaming = True
         self.outlet.release()
         send = self.outlet.send_plain if exchange.old else self.outlet.send_chunk
-        exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, run_stream(stream, send), last))
+        exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
 
-    async def _run(self, exchange: Exchange, running: Coroutine[Any, Any, bool], last: bool) -> None:
+    async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:
         """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
-        ended = await running
+        ended = await run_stream(stream, send)  # made here: a task may end before it begins
         if self.outlet.gone:
             return
         if not (ended or self._registry.draining):

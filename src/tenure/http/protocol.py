@@ -105,17 +105,30 @@ class HttpProtocol(asyncio.Protocol):
         if self._deaf:
             return False
         if data.startswith(PREFACE):
-            heir = Http2Protocol(self._admit, self._registry, client=self._reader.client)
-            self._registry.replace(self, heir)
-            self._transport.set_protocol(heir)
-            heir.connection_made(self._transport)
-            heir.data_received(data)
+            self._unfed = data
+            if self._registry.reading.used_up():
+                self._transport.pause_reading()
+                self._registry.reading.wait(self._become_http2)
+            else:
+                self._become_http2()
             return True
         if PREFACE.startswith(data):
             self._unfed = data
             return True
         self._sniffed = True
         return False
+
+    def _become_http2(self) -> None:
+        """Hand the connection over, with what has come of it."""
+        data, self._unfed = self._unfed, b""
+        if self._deaf or self._transport.is_closing():
+            return
+        heir = Http2Protocol(self._admit, self._registry, client=self._reader.client)
+        self._registry.replace(self, heir)
+        self._transport.set_protocol(heir)
+        self._transport.resume_reading()
+        heir.connection_made(self._transport)
+        heir.data_received(data)
 
     def _feed(self, data: bytes) -> None:
         pipeline, reader = self._pipeline, self._reader

@@ -1,0 +1,50 @@
+"""Reading what comes over HTTP/2 in short turns.
+
+A few kilobytes of HTTP/2 may be a hundred requests, and two hundred connections may send them at once: read as they
+come, they held the loop for seconds. All connections together have a few milliseconds of each turn of the loop, and
+what is left waits in order. So everything else waits for one turn of this and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+
+__all__ = ["ReadingTurns"]
+
+
+class ReadingTurns:
+    """A turn begins when it is first asked about, and ends with the loop's own."""
+
+    def __init__(
+        self, turn_ms: int, *, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._turn_s = turn_ms / 1000
+        self._loop = loop
+        self._clock = clock
+        self._end_s: float | None = None
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def used_up(self) -> bool:
+        """Whether the time of this turn is over; the caller then lets its reading `wait`."""
+        if self._end_s is None:
+            self._begin()
+            return False
+        return self._clock() >= self._end_s
+
+    def wait(self, read_on: Callable[[], None]) -> None:
+        """Call this in a later turn, after those that wait already."""
+        self._waiting.append(read_on)
+
+    def _begin(self) -> None:
+        self._end_s = self._clock() + self._turn_s
+        self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._end_s = None
+        for _ in range(len(self._waiting)):  # one that is not done waits again, behind the others
+            if self.used_up():
+                break
+            self._waiting.popleft()()
