@@ -61,7 +61,7 @@ def free_bytes() -> int:
 class MemoryKeeper:
     """Looks every ``look_ms`` whether more than ``spare_bytes_max`` are kept for nothing, and gives them back.
 
-    The giving back runs in a thread, without the interpreter's lock.
+    Both walk the heap, so both run in a thread, without the interpreter's lock.
     """
 
     def __init__(self, *, look_ms: int, spare_bytes_max: int) -> None:
@@ -85,5 +85,8 @@ class MemoryKeeper:
     async def _keep(self, libc: ctypes.CDLL) -> None:
         while True:
             await asyncio.sleep(self._look_s)
-            if free_bytes() > self._spare_bytes_max:
-                await asyncio.to_thread(libc.malloc_trim, 0)
+            await asyncio.to_thread(self._relieve, libc)
+
+    def _relieve(self, libc: ctypes.CDLL) -> None:
+        if free_bytes() > self._spare_bytes_max:
+            libc.malloc_trim(0)
