@@ -30,6 +30,8 @@ class Job:
     parked: str | None = None
     #: Where a dead letter came from: topic, deliveries, reason.
     origin: tuple[str, int, str] | None = None
+    #: The dead letter that a parked job was copied to.
+    copy: Job | None = None
     story: list[tuple[int, str, int, int, str, str | None]] = field(default_factory=list)
 
     @property

@@ -130,12 +130,21 @@ class World:
             return
         for job in sorted(jobs, key=lambda job: job.seq):
             origin = ("q", max(job.deliveries, 1), reasons[job.seq])
-            self.dead.append(Job(self.dead.head + 1, job.data, job.tag, origin=origin))
+            job.copy = Job(self.dead.head + 1, job.data, job.tag, origin=origin)
+            self.dead.append(job.copy)
         if strategy == "skip":
             queue.remove(list(seqs))
         else:
             queue.park(reasons, now=now)
         self.dead.evict()
+
+    def unpark(self, job: Job, *, reset: bool) -> None:
+        """A parked job may be claimed again, and its copy among the dead letters is gone with it."""
+        if self.dead is not None and job.copy is not None and self.dead.jobs.get(job.copy.seq) is job.copy:
+            self.dead.remove([job.copy.seq])
+        job.parked = job.copy = None
+        if reset:
+            job.deliveries = 0
 
 
 class QueueMachine(EngineMachine):
@@ -495,15 +504,18 @@ class QueueMachine(EngineMachine):
     def unpark(self, jobs: list[Job], options: dict[str, Any]) -> None:
         assert letters.redrive(self.engine, "q", **options).reply.seqs == [job.seq for job in jobs]
         for job in jobs:
-            job.parked = None
-            if options["reset_deliveries"]:
-                job.deliveries = 0
+            self.model.unpark(job, reset=options["reset_deliveries"])
 
     def send_back(self, found: list[Job], options: dict[str, Any]) -> None:
         queue, dead = self.model.queue, self.model.dead
         assert dead is not None
         moved: list[int] = []
         for letter in found:
+            original = next((job for job in queue.jobs.values() if job.copy is letter), None)
+            if original is not None:
+                self.model.unpark(original, reset=options["reset_deliveries"])
+                moved.append(letter.seq)
+                continue
             if queue.is_full_for(1):
                 break
             assert letter.origin is not None
