@@ -94,6 +94,11 @@ class Broker:
         return log.report if isinstance(log, FileLog) else None
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether an answer waits for a write or a sync: work that can wait should."""
+        return self._pump.committer.is_awaited
+
+    @property
     def failed(self) -> TenureError | None:
         """What the disk refused, once it has: the broker is read-only from then on. Open the directory again."""
         return self._engine.log.failed

@@ -64,6 +64,11 @@ class Committer:
         self.plan()
         return future
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a batch."""
+        return bool(self._sync_waiters or self._write_waiters)
+
     def plan(self) -> None:
         """Something was appended (or waits): write it at the end of this turn."""
         if not self.flush_planned:

@@ -37,7 +37,7 @@ class Context:
         self.shares: Shares | None = None
         self.openapi: Callable[[], bytes] | None = None
         self.append_limits = _append_limits(self.settings)
-        self.turns = Turns(self.settings.limits.turn_ms)
+        self.turns = Turns(self.settings.limits.turn_ms, pressed=self._is_pressed)
         self.extras: dict[str, Any] = {}
         self._started = monotonic()
 
@@ -57,6 +57,9 @@ class Context:
     def is_open(self) -> bool:
         """Whether there is a broker."""
         return self._broker is not None
+
+    def _is_pressed(self) -> bool:
+        return self._broker is not None and self._broker.waits_for_disk
 
     @property
     def topics_count(self) -> int:

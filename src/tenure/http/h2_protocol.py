@@ -66,6 +66,7 @@ class Http2Protocol(asyncio.Protocol):
         self._noted = False
         self._waiting: deque[Http2Stream] = deque()
         self._settling = False
+        self._starts_later = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
         self._unread = b""
@@ -303,13 +304,24 @@ class Http2Protocol(asyncio.Protocol):
         if self._settling:
             return
         self._settling = True
+        turns = self._registry.reading
         while self._waiting and self._out_bytes <= self._registry.limits.unsent_bytes_max:
+            if turns.used_up():
+                if not self._starts_later:
+                    self._starts_later = True
+                    turns.wait(self._start_on)
+                break
             stream = self._waiting.popleft()
             if not stream.gone and not stream.opened:
                 self._start(stream)
         self._settling = False
         self._send_out()
         self._note()
+
+    def _start_on(self) -> None:
+        self._starts_later = False
+        if not self._over:
+            self._settle()
 
     def _note(self) -> None:
         """Have what is kept for the peer counted with what all others have not taken."""

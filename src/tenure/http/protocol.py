@@ -37,6 +37,7 @@ class HttpProtocol(asyncio.Protocol):
         "_has_room",
         "_ignored_bytes",
         "_paused",
+        "_paused_since_s",
         "_pipeline",
         "_reader",
         "_registry",
@@ -44,6 +45,7 @@ class HttpProtocol(asyncio.Protocol):
         "_sniffed",
         "_transport",
         "_unfed",
+        "_waits",
     )
 
     def __init__(self, admit: Admit, registry: Connections, *, arrival: Connection, has_room: bool) -> None:
@@ -55,6 +57,8 @@ class HttpProtocol(asyncio.Protocol):
         self._unfed = b""
         self._sniffed = False
         self._paused = False
+        self._paused_since_s = 0.0
+        self._waits = False  # for its turn to read on
         self._half_closed = False
         self._deaf = False  # nothing more is parsed; what comes is thrown away
         self._deaf_since_s: float | None = None
@@ -93,6 +97,8 @@ class HttpProtocol(asyncio.Protocol):
             self._ignored_bytes += len(data)
             if self._ignored_bytes > self._registry.limits.linger_bytes_max:
                 self.abort()
+            elif len(data) > _SLICE_BYTES:
+                self._wait_for_turn()
         elif self._pipeline.streaming:
             self._unfed = data  # read on only to hear the peer go; nobody pipelines much behind a stream
             if len(data) > self._registry.limits.write_buffer_bytes:
@@ -131,14 +137,19 @@ class HttpProtocol(asyncio.Protocol):
         heir.data_received(data)
 
     def _feed(self, data: bytes) -> None:
+        large = len(data) > _SLICE_BYTES
+        if large and self._registry.reading.used_up():
+            self._unfed = data
+            self._wait_for_turn()
+            return
         pipeline, reader = self._pipeline, self._reader
         outlet = pipeline.outlet
         outlet.gathering = True
         try:
-            if len(data) <= _SLICE_BYTES:
-                reader.feed(data)
-            else:
+            if large:
                 self._feed_slices(data)
+            else:
+                reader.feed(data)
         except Refused as refused:
             self._refuse(refused)
         outlet.gathering = False
@@ -148,7 +159,10 @@ class HttpProtocol(asyncio.Protocol):
             self._registry.heard(self)
         if reader.over:
             self._deaf = True
-        self._regulate()
+        if large:
+            self._wait_for_turn()
+        else:
+            self._regulate()
 
     def _feed_slices(self, data: bytes) -> None:
         view, at = memoryview(data), 0
@@ -157,11 +171,22 @@ class HttpProtocol(asyncio.Protocol):
             at += _SLICE_BYTES
         self._unfed = data[at:]
 
+    def _wait_for_turn(self) -> None:
+        """Read nothing more in this turn of the loop: who sends much would have all of it."""
+        if not self._waits:
+            self._waits = True
+            self._registry.reading.wait(self._take_turn)
+        self._regulate()
+
+    def _take_turn(self) -> None:
+        self._waits = False
+        self._go_on()
+
     def _go_on(self) -> None:
-        """Something was answered: take up what had to wait for it."""
+        """Something was answered, or a turn has come: take up what had to wait for it."""
         if self._half_closed and not self._pipeline.busy:
             self._transport.close()
-        elif self._unfed and not self._deaf and not self._pipeline.full():
+        elif self._unfed and not (self._deaf or self._waits or self._pipeline.full()):
             data, self._unfed = self._unfed, b""
             self._feed(data)
         else:
@@ -169,14 +194,17 @@ class HttpProtocol(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
-        pipeline = self._pipeline
-        pause = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
+        pipeline, now_s = self._pipeline, self._registry.now_s
+        full = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
+        pause = full or self._waits
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
+                self._paused_since_s = now_s
                 self._transport.pause_reading()
             else:
-                self._reader.pass_over(self._registry.now_s)
+                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses nobody who is slow
+                    self._reader.pass_over(now_s)
                 self._transport.resume_reading()
 
     def eof_received(self) -> bool:

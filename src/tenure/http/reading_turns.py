@@ -1,8 +1,8 @@
-"""Reading what comes over HTTP/2 in short turns.
+"""Reading much, or what is costly to read, in short turns.
 
-A few kilobytes of HTTP/2 may be a hundred requests, and two hundred connections may send them at once: read as they
-come, they held the loop for seconds. All connections together have a few milliseconds of each turn of the loop, and
-what is left waits in order. So everything else waits for one turn of this and no more.
+A few kilobytes of HTTP/2 may be a hundred requests, and of a large body the loop would take eight megabytes at a time;
+two hundred connections may send either at once. All of them together have a little of each turn of the loop, and what
+is left waits in order. So everything else waits for one turn of this and no more.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class ReadingTurns:
     def wait(self, read_on: Callable[[], None]) -> None:
         """Call this in a later turn, after those that wait already."""
         self._waiting.append(read_on)
+        if self._end_s is None:
+            self._begin()
 
     def _begin(self) -> None:
         self._end_s = self._clock() + self._turn_s

@@ -15,11 +15,16 @@ T = TypeVar("T")
 class Turns:
     """Lets one piece of long work run per turn of the loop, for ``turn_ms`` and the step that it is at; all in order.
 
-    However much long work there is, everything else on the loop waits for one turn of it and no more.
+    However much long work there is, everything else on the loop waits for one turn of it and no more. A request that
+    waits for the disk needs several turns of the loop: while ``pressed`` says that there is one, long work rests for as
+    long as it has worked.
     """
 
-    def __init__(self, turn_ms: int, *, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, turn_ms: int, *, pressed: Callable[[], bool] = lambda: False, clock: Callable[[], float] = perf_counter
+    ) -> None:
         self._turn_s = turn_ms / 1000
+        self._pressed = pressed
         self._clock = clock
         self._lock = asyncio.Lock()
 
@@ -27,15 +32,16 @@ class Turns:
         """Run steps to their end, and return what they return."""
         while True:
             async with self._lock:
-                end_s = self._clock() + self._turn_s
+                began_s = self._clock()
+                end_s = began_s + self._turn_s
                 try:
                     next(steps)
-                    while self._clock() < end_s:
+                    while (now_s := self._clock()) < end_s:
                         next(steps)
                 except StopIteration as done:
                     found: T = done.value
                     return found
-                await asyncio.sleep(0)
+                await asyncio.sleep(now_s - began_s if self._pressed() else 0)
 
 
 def finish(steps: Generator[None, None, T]) -> T:
