@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
 
 from tenure.http.memory import free_bytes
+from tenure.http.pipeline import Pipeline
+from tenure.http.protocol import HttpProtocol
+from tenure.http.reader import RequestReader
+from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving, talk
 
 # In a process of its own: what other tests left on the heap would count, and a threshold once set stays.
 _FLOOD = """
@@ -51,3 +56,20 @@ def test_what_a_flood_took_is_given_back_unless_it_shall_be_kept():
     assert kept > 100 << 20
     assert part < 0.25
     assert flood(0)[1] > 0.75
+
+
+@on_both_loops
+async def test_a_connection_that_is_over_leaves_nothing_for_the_collector() -> None:
+    async with serving() as (server, _):
+        await talk(server, post())
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                await talk(server, post())
+                async with await Peer.connect(server) as peer:
+                    await peer.send(b"POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\nhalf")
+            await eventually(lambda: len(server.connections) == 0)
+            assert sum(isinstance(one, HttpProtocol | RequestReader | Pipeline) for one in gc.get_objects()) == 0
+        finally:
+            gc.enable()

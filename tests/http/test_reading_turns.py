@@ -1,16 +1,18 @@
-"""What comes over HTTP/2 is read in turns, so that everything else on the loop gets its own."""
+"""What is large or costly is read in turns, so that everything else on the loop gets its own."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from functools import partial
+from itertools import pairwise
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
 from tenure.http.reading_turns import ReadingTurns
 from tests.http.test_h2 import Peer2
-from tests.http.wire_support import eventually, serving
+from tests.http.wire_support import eventually, on_both_loops, serving
 
 
 async def test_all_readers_together_have_one_turn_and_the_others_wait_in_order() -> None:
@@ -62,3 +64,42 @@ async def test_a_burst_of_requests_is_answered_over_many_turns_with_others_betwe
         await eventually(lambda: len(bench.seen) == 100)
         assert max(after - earlier for earlier, after in zip([before, *steps], [*steps, 100], strict=True)) < 100
         assert len(server.connections) == 1
+
+
+@on_both_loops
+async def test_a_large_body_that_has_come_is_read_a_piece_per_turn() -> None:
+    async with serving() as (server, bench):
+        sock = socket.create_connection(("127.0.0.1", server.port))
+        sock.setblocking(False)
+        head = b"POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: 60000000\r\n\r\n"
+        sent = sock.send(head + bytes(8 << 20))  # as much as the kernel takes: it is all there before anything is read
+        held = [0]
+
+        def between() -> None:
+            held.append(server.connections.bodies.held_bytes)
+            asyncio.get_running_loop().call_soon(between)
+
+        between()
+        await eventually(lambda: held[-1] == sent - len(head))
+        assert sent > 1 << 20
+        assert max(after - before for before, after in pairwise(held)) <= 256 << 10
+        sock.close()
+        assert bench.seen == []
+
+
+@on_both_loops
+async def test_large_bodies_come_whole_through_their_turns() -> None:
+    async with serving(turn_ms=1) as (server, bench):
+        body = bytes(range(256)) * 8_192
+
+        async def post() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=8 << 20)
+            writer.write(b"POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            await reader.readuntil(b"\r\n\r\n")
+            try:
+                return await reader.readexactly(len(body))
+            finally:
+                writer.close()
+
+        assert set(await asyncio.gather(*(post() for _ in range(12)))) == {body}
+        assert len(bench.seen) == 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterator
+from time import perf_counter
 
 from tenure.http.turns import Turns, finish
 
@@ -63,3 +64,33 @@ async def test_work_whose_caller_is_gone_makes_room_for_the_next() -> None:
     gone.cancel()
     assert await asyncio.wait_for(waits, 60) == "b"
     assert said.count("a") <= 20
+
+
+async def test_long_work_rests_as_long_as_it_worked_while_others_wait_for_the_disk() -> None:
+    rested: list[float] = []
+
+    async def passes_for(pressed: bool) -> int:
+        loop, passes = asyncio.get_running_loop(), 0
+        turns = Turns(5, pressed=lambda: pressed)
+
+        def count() -> None:
+            nonlocal passes
+            passes += 1
+            loop.call_soon(count)
+
+        count()
+        began = loop.time()
+        await turns.run(busy())
+        rested.append(loop.time() - began)
+        return passes
+
+    def busy() -> Generator[None, None, None]:
+        for _ in range(4):
+            until = perf_counter() + 0.005
+            while perf_counter() < until:
+                pass
+            yield
+
+    alone, beside = await passes_for(False), await passes_for(True)
+    assert beside > 5 * alone  # the loop goes round freely while it rests
+    assert rested[1] > 1.5 * rested[0]

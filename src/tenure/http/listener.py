@@ -21,7 +21,7 @@ __all__ = ["Listener"]
 
 log = logging.getLogger("tenure.http")
 
-_ACCEPTED_AT_ONCE = 16
+_ACCEPTED_AT_ONCE = 4
 """Connections accepted in one turn of the loop: what was cut to make room for them is closed by the next."""
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 

@@ -224,6 +224,7 @@ class Pipeline:
                 exchange.pending.cancel()
         self._exchanges.clear()
         self._backlog.clear()
+        self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector
 
     def end_streams(self) -> None:
         """The server stops: end a running stream."""
@@ -237,3 +238,7 @@ class Pipeline:
         for exchange in list(self._exchanges):
             if exchange.pending is not None:
                 exchange.pending.cancel()
+
+
+def _nothing() -> None:
+    """What is called for a peer that is gone."""

@@ -83,7 +83,7 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
         self._registry.discard(self)
-        self._reader.release()
+        self._reader.lose()
         self._pipeline.lose()
 
     # Reading.

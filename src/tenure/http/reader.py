@@ -153,6 +153,11 @@ class RequestReader:
         if exchange is not None:
             exchange.release()
 
+    def lose(self) -> None:
+        """The peer is gone. The parser holds the reader, so it is let go of: the collector would find both too late."""
+        self.release()
+        del self._parser, self._feed
+
     def lapsed(self) -> Refused | None:
         """The refusal of a request whose body is on its way and whose key was taken away meanwhile."""
         exchange = self._exchange
