@@ -253,7 +253,14 @@ def greedy(path: str, body: Callable[[int], bytes]) -> Attack:
     return attack
 
 
+async def busy(_: int) -> None:
+    """Send nothing, and use a core as every other kind does: what the machine itself costs an honest client."""
+    while True:
+        pass
+
+
 KINDS: dict[str, Attack] = {
+    "a busy process, no attack": busy,
     "half-sent bodies, no key": half_sent(""),
     "half-sent bodies, a small key": half_sent(SMALL),
     "HTTP/2 answers not taken": unread_h2,

@@ -49,6 +49,22 @@ def test_it_prints_where_it_listens_serves_and_stops_with_0(tmp_path: Path):
         assert client.get("/v0/topics/jobs").json()["count"] == 3
 
 
+_AT_ITS_END = """
+import atexit, gc, sys
+atexit.register(lambda: print("at its end:", sys.getswitchinterval(), gc.get_freeze_count(), file=sys.stderr, flush=True))
+"""
+
+
+def test_the_thread_that_syncs_asks_for_the_interpreter_and_the_collector_leaves_what_stays(tmp_path: Path):
+    """Seen from within: how long a sync is passed over depends on what else the machine does, these two do not."""
+    (tmp_path / "sitecustomize.py").write_text(_AT_ITS_END)
+    with serving(tmp_path / "data", PYTHONPATH=str(tmp_path)) as server:
+        server.stop()
+        interval_s, frozen = server.wait_for_line("at its end:").split()[-2:]
+    assert float(interval_s) <= 20e-6  # longer than a callback of the loop, and a waiting thread starves
+    assert int(frozen) > 10_000
+
+
 def test_http_2_on_the_same_port(tmp_path: Path):
     with serving(tmp_path / "data") as server, server.client(http1=False, http2=True) as client:
         answer = client.get("/v0/health")

@@ -49,8 +49,8 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     append_whole_bytes_max: int = 512 * KIB
     """An append's body is decoded at once up to this; a larger one is read in turns, and so is one that is odd."""
     turn_ms: int = 1
-    """How long such a body is read before everything else on the loop gets its turn; as long is read what comes over
-    HTTP/2, on all connections together.
+    """How long such a body is read before everything else on the loop gets its turn; as long are large bodies and
+    what comes over HTTP/2 read, on all connections together.
     """
 
     connections_max: int = 20_000
