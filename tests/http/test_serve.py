@@ -51,7 +51,9 @@ def test_it_prints_where_it_listens_serves_and_stops_with_0(tmp_path: Path):
 
 _AT_ITS_END = """
 import atexit, gc, sys
-atexit.register(lambda: print("at its end:", sys.getswitchinterval(), gc.get_freeze_count(), file=sys.stderr, flush=True))
+def say():
+    print("at its end:", sys.getswitchinterval(), gc.get_freeze_count(), file=sys.stderr, flush=True)
+atexit.register(say)
 """
 
 
