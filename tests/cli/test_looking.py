@@ -64,6 +64,11 @@ def test_inspect_shows_a_queue_with_its_leases_and_jobs(remote: Remote, queue: s
     }
 
 
+def test_inspect_names_the_next_seq_of_a_queue_that_is_empty(remote: Remote, queue: str):
+    remote.ok("queue", "create", queue)
+    assert "the next is seq 1;" in remote.ok("inspect", queue)
+
+
 def test_inspect_shows_one_job_with_its_deliveries(remote: Remote, queue: str):
     remote.ok("put", queue, '{"to": "ada"}', "--tag", "mail")
     remote.ok("claim", queue, "--node", "me")

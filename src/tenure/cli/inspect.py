@@ -81,7 +81,8 @@ def _one(client: Client, name: str, seq: int) -> Shown:
 
 def _show(console: Console, found: Payload) -> None:
     """A queue for people."""
-    seqs = f"seqs {found['earliest_seq']} to {found['head_seq']}, durable to {found['durable_seq']}"
+    first, last = found["earliest_seq"], found["head_seq"]
+    seqs = f"seqs {first} to {last}, durable to {found['durable_seq']}" if first <= last else f"the next is seq {first}"
     console.print(f"{found['topic']} is a {found['type']}: {count(found['count'], 'record')}, {size(found['bytes'])}")
     console.print(f"{seqs}; last write {when(found['last_write_ts']) or 'never'}", markup=False)
     queue = found["queue"]
