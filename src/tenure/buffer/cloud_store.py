@@ -145,7 +145,10 @@ class CloudStore:
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, key) from None
+            translated = _translated(error, key)
+            if mode == "overwrite" and isinstance(translated, ObjectExists):  # S3's 409: another write is under way
+                translated = OutcomeUnknown(f"another write of {key} is under way: {_brief(error)}")
+            raise translated from None
 
     def _store(self) -> Any:
         if _threads["lost"]:

@@ -98,7 +98,7 @@ class Pipeline:
         self._ready.set()
 
     async def _upload(self, batch: PendingBatch) -> None:
-        """Store the bytes under a fresh name. One that is there already is our own: its reply was lost."""
+        """Store the bytes under a fresh name."""
         above = max(self._journal.state.void, self._newest)
         name = self._names.next(self._journal.clock.wall_ms(), above=above)
         await self._journal.patient.create_own(batch_key(name), batch.data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tenure.buffer.manifest import FORMAT, Checkpointed, Op, Run, RunBody, Seal, State, checksum_of, encode
+from tenure.buffer.manifest import FORMAT, Checkpointed, Op, Run, RunBody, Seal, State, checksum_of, decode, encode
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.naming import CHECKPOINT, checkpoint_key, run_key
 from tenure.buffer.patience import Patient
@@ -76,12 +76,18 @@ class Upkeep:
                 self._run = run
                 self._metrics.runs += 1
             if point:
-                await self._patient.create_own(checkpoint_key(state.number), encode(state))
+                await self._write_checkpoint(state)
                 self._checkpoint = state.number
                 self._metrics.checkpoints += 1
                 await self._drop_older()
         except TenureError:
             self._metrics.upkeep_failures += 1
+
+    async def _write_checkpoint(self, state: State) -> None:
+        """Write the state; another writer's checkpoint of it is as good if it can be read. Raises Corrupt if not."""
+        key = checkpoint_key(state.number)
+        if not await self._patient.create(key, encode(state)):
+            decode(State, await self._patient.get(key, self._settings.checkpoint_bytes_max), key)
 
     async def _drop_older(self) -> None:
         listed = [info.key async for info in self._patient.listed("manifest/checkpoint-")]
