@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -27,6 +28,18 @@ async def test_a_batch_is_flushed_by_bytes_by_time_and_on_request(sim: SimStore)
     async with Producer(sim, settings=quick(flush_interval_ms=20)) as producer:
         await asyncio.wait_for((await producer.produce([b"a"])).durable(), 10)
     assert (await folded(sim)).next_seq == 3
+
+
+async def test_a_batch_is_flushed_by_time_while_its_caller_never_yields(sim: SimStore):
+    """Naive: the timer of a loop that never runs; 3,000 calls later nothing is durable."""
+    async with Producer(sim, settings=quick(flush_interval_ms=10)) as producer:
+        first = await producer.produce([b"first"])
+        for _ in range(3_000):
+            time.sleep(0.003)  # what the caller computes; it awaits nothing but the producer
+            await producer.produce([b"x"])
+            if first.done:
+                break
+        assert first.done
 
 
 async def test_calls_share_a_batch_and_know_their_place(sim: SimStore):

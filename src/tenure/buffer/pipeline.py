@@ -61,6 +61,11 @@ class Pipeline:
         """The batches that are not settled yet, in order."""
         return list(self._queue)
 
+    @property
+    def oldest(self) -> PendingBatch | None:
+        """The first batch that is not settled yet."""
+        return self._queue[0] if self._queue else None
+
     def submit(self, batch: PendingBatch) -> None:
         """Take a sealed batch; its place in the order is fixed now."""
         batch.ordinal = self._ordinal
