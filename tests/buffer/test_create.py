@@ -75,7 +75,7 @@ async def test_a_damaged_checkpoint_of_the_same_number_is_not_announced(sim: Sim
     sim.objects[checkpoint_key(8)] = (encode(state)[:-3], 0)
     upkeep = Upkeep(patient(sim), quick(checkpoint_deltas=8), metrics := BufferMetrics())
     upkeep.after(state, state)
-    await upkeep.close()
+    await upkeep.idle()
     assert (metrics.checkpoints, metrics.upkeep_failures) == (0, 1)
     assert upkeep.riding(state) == []
 

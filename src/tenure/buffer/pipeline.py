@@ -149,7 +149,12 @@ class Pipeline:
             entries = [batch.entry for batch in batches if batch.entry is not None]
             try:
                 state = await self._journal.commit(
-                    partial(_decide, entries=entries, newest=None if self._replays else self._newest)
+                    partial(
+                        _decide,
+                        entries=entries,
+                        newest=None if self._replays else self._newest,
+                        producers_max=self._journal.settings.producers_max,
+                    )
                 )
             except _MustUploadAgain as again:
                 for batch in batches:
@@ -177,8 +182,10 @@ class Pipeline:
         return await catalog.find(self._journal.id, {entry.ordinal for entry in entries})
 
 
-def _decide(state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None) -> list[Op] | None:
-    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt)
+def _decide(
+    state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None, producers_max: int
+) -> list[Op] | None:
+    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt, producers_max=producers_max)
     if names := decide.void_names(state, entries):
         raise _MustUploadAgain(names)
     return ops

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -13,6 +14,7 @@ from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
+from tenure.buffer.naming import is_fresh_id
 from tenure.buffer.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
 from tenure.buffer.pipeline import Pipeline
 from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
@@ -47,6 +49,8 @@ class Producer:
         if name is not None:
             if not 0 < len(name) <= _NAME_MAX:
                 raise Invalid(f"a producer's name has 1 to {_NAME_MAX} characters")
+            if is_fresh_id(name):
+                raise Invalid(f"{name} looks like the id of a producer without a name, which is forgotten: use another")
             self._journal.id = name
         self._replays = replays
         self._settings = self._journal.settings
@@ -153,7 +157,7 @@ class Producer:
                 batch.done.result()
 
     async def close(self, deadline_ms: int | None = None) -> None:
-        """Flush, for at most ``deadline_ms``, and stop; handles that are not durable by then hear Indeterminate.
+        """Flush and stop, in at most ``deadline_ms``; handles that are not durable by then hear Indeterminate.
 
         Raises the first failure that nobody has heard of, so that nothing is lost in silence.
         """
@@ -164,17 +168,21 @@ class Producer:
         self._budget.fail(Closed("the producer was closed", code="closed"))
         if self._pipeline is None:
             return
+        loop, upkeep_ms = asyncio.get_running_loop(), 0.0
+        until_s = math.inf if deadline_ms is None else loop.time() + deadline_ms / 1000
         try:
             waiting = [batch.done for batch in self._pipeline.waiting]
             if waiting:
                 await asyncio.wait(waiting, timeout=None if deadline_ms is None else deadline_ms / 1000)
+            if self._failure is None:  # upkeep of a close that is cancelled, or of a manifest that failed, is abandoned
+                upkeep_ms = max(0, until_s - loop.time()) * 1000
         finally:
             left = self._pipeline.waiting
             await self._pipeline.close()
             for batch in left:
                 batch.fail(Indeterminate("the producer was closed before this was durable", code="closed"))
                 self._remember(batch)
-            await self._journal.close()
+            await self._journal.close(within_ms=upkeep_ms)
         if self._lost is not None and not self._lost.heard:
             self._lost.done.result()
 
