@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import obstore
@@ -18,8 +18,8 @@ def one_by_one(fail: Callable[[], Exception]) -> Any:
     """Deletes of a service without bulk deletes: the client stops at the first key that is not there."""
     real = obstore.delete_async
 
-    async def delete(store: Any, paths: str | list[str]) -> None:
-        for path in [paths] if isinstance(paths, str) else paths:
+    async def delete(store: Any, paths: Sequence[str]) -> None:
+        for path in paths:
             if path.endswith("missing"):
                 raise fail()
             await real(store, path)

@@ -123,18 +123,18 @@ class CloudStore:
     async def delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), _DELETE_PAGE):
             page = [self._key(key) for key in keys[first : first + _DELETE_PAGE]]
-            if not await self._delete(page):  # a store without bulk deletes stops at a key that is not there
+            if not await self._delete(*page):  # a store without bulk deletes stops at a key that is not there
                 for key in page:
                     await self._delete(key)
 
-    async def _delete(self, keys: str | list[str]) -> bool:
-        """Delete a page or a key; False where something was not there, so that the rest of a page may be left."""
+    async def _delete(self, *keys: str) -> bool:
+        """Delete in one call; False where something was not there, so that the rest of the keys may be left."""
         try:
             await obstore.delete_async(self._store(), keys)
         except (exceptions.NotFoundError, FileNotFoundError):
             return False
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, keys if isinstance(keys, str) else keys[0]) from None
+            raise _translated(error, keys[0]) from None
         return True
 
     async def now_ms(self) -> int:
