@@ -126,3 +126,42 @@ async def test_a_consumer_collects_when_it_starts_and_with_every_hundred_acks(si
         await consumer._sweep.idle()
         assert len([key for key in sim.objects if key.startswith("data/")]) == 8 - 4
     assert passes == [1, 1, 2]
+
+
+async def test_a_backlog_is_listed_once_for_many_passes(sim: SimStore):
+    """Naive: a listing for each pass, of a directory that is read whole each time: draining it is quadratic."""
+    await produced(sim, *([b"%d" % number] for number in range(60)), settings=SMALL)
+    collector, deleted = Collector(sim, settings=SMALL), 0
+    async with Consumer(sim, settings=SMALL, collect=False) as consumer:
+        for seq in range(0, 60, 2):
+            await consumer.descriptors(seq, seq + 2)
+            await consumer.ack_through(seq + 1)
+            deleted += (await collector.run_once()).objects
+    await collector.close()
+    assert deleted == 60
+    assert not any(key.startswith("data/") for key in sim.objects)
+    assert len([call for call in sim.calls if call.kind == "list" and call.key == "data/"]) <= 2
+
+
+async def test_a_pass_that_empties_its_backlog_lists_on(sim: SimStore):
+    """What was produced since the listing is not left for a pass that may never come."""
+    await produced(sim, *([b"%d" % number] for number in range(4)), settings=SMALL)
+    collector = Collector(sim, settings=SMALL)
+    await collector.run_once()  # lists four, and may delete none
+    await produced(sim, *([b"%d" % number] for number in range(4)), settings=SMALL)
+    await acked_all(sim)
+    assert (await collector.run_once()).objects == 8
+    await collector.close()
+
+
+async def test_an_old_listing_is_made_again(sim: SimStore):
+    """An upload under an older name is found, however long the backlog lasts."""
+    await produced(sim, [b"a"], settings=SMALL)
+    collector = Collector(sim, settings=SMALL)
+    await collector.run_once()
+    orphan = "data/" + "0" * 26 + ".parquet"
+    sim.objects[orphan] = (b"", 0)
+    assert (await collector.run_once()).objects == 0
+    sim.advance(3_600_000)
+    assert (await collector.run_once()).locations == [orphan]
+    await collector.close()

@@ -78,7 +78,7 @@ EVERY_FIFTH = [0, *(pytest.param(first, marks=pytest.mark.full) for first in ran
 
 
 @pytest.mark.parametrize("first", EVERY_FIFTH)
-@pytest.mark.parametrize("how", ["lost_request", "lost_reply", "duplicate", "late", "refused"])
+@pytest.mark.parametrize("how", ["lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists"])
 async def test_one_failed_call_loses_and_doubles_nothing(how: Fault, first: int):
     for number in range((first + len(how)) % 5, await calls_of_a_life(), 5):
         store = SimStore()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.buffer import ObjectMissing, OutcomeUnknown, StoreRefused, open_store
+from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused, open_store
+from tenure.buffer.file_store import FileStore
 from tenure.errors import Invalid
+from tests.buffer.support import consumed, produced
 
 
 class Recorder:
@@ -112,6 +115,56 @@ async def test_a_write_that_a_full_disk_stopped_leaves_nothing_behind(tmp_path: 
 async def test_a_directory_that_cannot_be_made_is_refused_by_name():
     with pytest.raises(StoreRefused, match="/proc/nowhere"):
         await open_store("file:///proc/nowhere/b").put_new("data/a", b"x")
+
+
+async def test_a_name_that_exists_is_synced_before_it_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Naive: descriptors run out between link and sync; the repeated create hears "exists", and nobody ever syncs."""
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("data/first", b"x")
+    real, failures = os.open, [1]
+
+    def no_descriptors(path: Any, flags: int, *rest: int) -> int:
+        if flags & os.O_DIRECTORY and failures:
+            failures.pop()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path, flags, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_descriptors)
+        with pytest.raises(OutcomeUnknown, match="Too many"):
+            await store.put_new("data/second", b"x")
+    recorder = Recorder(monkeypatch)
+    with pytest.raises(ObjectExists):
+        await store.put_new("data/second", b"x")
+    assert recorder.calls[-1] == "fsync directory"
+
+
+@pytest.mark.parametrize("what", ["dangling", "file"])
+@pytest.mark.parametrize("where", ["b", "b/data", "b/.partial"])
+async def test_a_directory_that_is_none_is_refused_and_nothing_counts_as_stored(tmp_path: Path, what: str, where: str):
+    """Naive: `data/` leads to a disk that is not mounted; mkdir says "exists", and so every batch counts as stored."""
+    place = tmp_path / where
+    place.parent.mkdir(exist_ok=True)
+    if what == "dangling":
+        place.symlink_to(tmp_path / "unmounted")
+    else:
+        place.write_bytes(b"")
+    for write in (FileStore.put_new, FileStore.put):
+        with pytest.raises(StoreRefused, match="not a directory"):
+            await write(FileStore(tmp_path / "b"), "data/a", b"x")
+
+
+async def test_a_batch_on_a_disk_that_went_away_is_not_acknowledged(tmp_path: Path):
+    url, disk = f"file://{tmp_path}/b", tmp_path / "disk"
+    await produced(open_store(url), [b"a"])
+    shutil.move(tmp_path / "b" / "data", disk)
+    (tmp_path / "b" / "data").symlink_to(disk)
+    await produced(open_store(url), [b"b"])
+    disk.rename(tmp_path / "unmounted")
+    with pytest.raises(StoreRefused, match="not a directory"):
+        await produced(open_store(url), [b"c"])
+    (tmp_path / "unmounted").rename(disk)
+    assert await consumed(open_store(url)) == [b"a", b"b"]
 
 
 async def test_a_reader_syncs_what_is_only_just_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -244,6 +244,9 @@ class SlowStore:
         self.acks += 1
         await self._consumer.ack_through(seq)
 
+    async def end_seq(self) -> int:
+        return await self._consumer.end_seq()
+
     def fetch_handle(self) -> SlowStore:
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from tenure.buffer.budget import Budget
 from tenure.errors import Closed, Indeterminate, Invalid
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import consumed, folded, quick
+from tests.buffer.support import consumed, folded, produced, quick
 
 LATER = 3_600_000
 
@@ -27,6 +28,18 @@ async def test_a_batch_is_flushed_by_bytes_by_time_and_on_request(sim: SimStore)
     async with Producer(sim, settings=quick(flush_interval_ms=20)) as producer:
         await asyncio.wait_for((await producer.produce([b"a"])).durable(), 10)
     assert (await folded(sim)).next_seq == 3
+
+
+async def test_a_batch_is_flushed_by_time_while_its_caller_never_yields(sim: SimStore):
+    """Naive: the timer of a loop that never runs; 3,000 calls later nothing is durable."""
+    async with Producer(sim, settings=quick(flush_interval_ms=10)) as producer:
+        first = await producer.produce([b"first"])
+        for _ in range(3_000):
+            time.sleep(0.003)  # what the caller computes; it awaits nothing but the producer
+            await producer.produce([b"x"])
+            if first.done:
+                break
+        assert first.done
 
 
 async def test_calls_share_a_batch_and_know_their_place(sim: SimStore):
@@ -109,6 +122,51 @@ async def test_a_cancelled_wait_for_durability_cancels_nothing(sim: SimStore):
             await asyncio.wait_for(handle.durable(), 0.02)
         hold.release()
         assert (await handle.durable()).seq == 0
+
+
+async def test_a_deadline_bounds_the_upkeep_of_close_too(sim: SimStore):
+    """Naive: the batches are durable, and close waits for a checkpoint on a store that hangs."""
+    producer = await Producer.open(sim, settings=quick(checkpoint_deltas=1, upkeep_ms_max=LATER))
+    hold = Hold()
+    sim.hook = lambda call: hold if "checkpoint" in call.key else None
+    await (await producer.produce([b"a"])).durable()
+    await hold.reached.wait()
+    await asyncio.wait_for(producer.close(deadline_ms=50), 60)
+
+
+async def test_a_close_without_a_deadline_waits_for_upkeep_for_so_long_and_no_longer(sim: SimStore):
+    producer = await Producer.open(sim, settings=quick(checkpoint_deltas=1, upkeep_ms_max=50))
+    hold = Hold()
+    sim.hook = lambda call: hold if "checkpoint" in call.key else None
+    await (await producer.produce([b"a"])).durable()
+    await hold.reached.wait()
+    await asyncio.wait_for(producer.close(), 60)
+
+
+async def test_a_cancelled_close_waits_for_nothing_more(sim: SimStore):
+    producer = await Producer.open(sim, settings=quick(checkpoint_deltas=2, upkeep_ms_max=LATER))
+    hold = Hold()
+    sim.hook = lambda call: hold if "checkpoint" in call.key or call.key.startswith("data/") else None
+    handle = await producer.produce([b"b"])
+    await hold.reached.wait()
+    closing = asyncio.create_task(producer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(closing, 60)
+    with pytest.raises(Indeterminate):
+        await handle.durable()
+
+
+async def test_what_a_writer_of_one_commit_kept_up_is_announced_when_it_closes(sim: SimStore):
+    """Naive: upkeep rides on the writer's next commit, so of writers that commit once the tail is never sealed."""
+    settings = quick(run_entries=4, checkpoint_deltas=8)
+    for number in range(40):
+        await produced(sim, [b"%d" % number], settings=settings)
+    state = await folded(sim)
+    assert len(state.tail) <= 8
+    assert state.number - state.checkpoint <= 16
+    assert await consumed(sim, settings=settings) == [b"%d" % number for number in range(40)]
 
 
 async def test_close_flushes_and_a_deadline_bounds_it(sim: SimStore):

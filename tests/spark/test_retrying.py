@@ -69,6 +69,19 @@ def test_what_would_be_refused_again_is_not_repeated(stop: Waits, clock: ManualC
     assert stop.waited_ms == []
 
 
+@pytest.mark.parametrize("code", ["forked", "closed", "client_closed", "producer_halted", "ingest_failed"])
+def test_what_is_closed_in_this_process_is_not_repeated(stop: Waits, clock: ManualClock, code: str) -> None:
+    """Naive: a store that was used before a fork refuses for ever, and so does the job that follows a buffer."""
+    with pytest.raises(Closed):
+        Retrying(within_ms=None, stop=stop, clock=clock)(refusing(Closed("over", code=code)))
+    assert stop.waited_ms == []
+
+
+@pytest.mark.parametrize("code", ["read_only", "shutting_down", "not_ready"])
+def test_a_server_that_is_closed_for_now_is_asked_again(stop: Waits, clock: ManualClock, code: str) -> None:
+    assert Retrying(within_ms=None, stop=stop, clock=clock)(refusing(Closed("later", code=code))) == "done"
+
+
 def test_waits_grow_up_to_half_a_minute_and_no_two_jobs_wait_alike(stop: Waits, clock: ManualClock) -> None:
     Retrying(within_ms=None, stop=stop, clock=clock)(refusing(*[BUSY] * 40))
     assert all(125 <= first <= 250 for first in stop.waited_ms[:1])

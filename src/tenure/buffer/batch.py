@@ -22,7 +22,17 @@ from tenure.buffer.pages import decoded_bytes
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt
 
-__all__ = ["Batch", "Descriptor", "Range", "decode_batch", "encode_batch", "footer_ranges", "gone", "unusable"]
+__all__ = [
+    "Batch",
+    "Descriptor",
+    "Range",
+    "decode_batch",
+    "encode_batch",
+    "footer_ranges",
+    "gone",
+    "load_encoder",
+    "unusable",
+]
 
 _ABOUT = b"tenure.batch"
 _RANGES = b"tenure.ranges"
@@ -95,6 +105,11 @@ class Batch:
     def range_of(self, index: int) -> Range:
         """The produce call that the entry at ``index`` came with."""
         return self.ranges[bisect_right(self.ranges, index, key=lambda range_: range_.start) - 1]
+
+
+def load_encoder() -> None:
+    """Import what pyarrow imports with its first array (pandas, where it is installed), before a batch waits for it."""
+    pa.array([b""], pa.binary())
 
 
 def encode_batch(

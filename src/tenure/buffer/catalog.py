@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from tenure.buffer.batch import Descriptor
 from tenure.buffer.journal import Journal
-from tenure.buffer.manifest import Entry, Run, RunBody, decode
+from tenure.buffer.manifest import Entry, Run, RunBody, State, decode
 from tenure.buffer.naming import run_key
 from tenure.errors import Corrupt
 
@@ -31,42 +32,52 @@ class Catalog:
         return found
 
     async def walk(self, low: int, high: int) -> AsyncIterator[Descriptor]:
-        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes."""
-        state = self._journal.state
-        seq, high = max(low, state.first_seq), min(high, state.next_seq)
-        for run in state.runs:
-            if seq < min(run.end_seq, high):
-                entries = await self._run(run)
-                while seq < min(run.end_seq, high):
-                    yield Descriptor.of(seq, entries[seq - run.first_seq], state.buffer)
-                    seq += 1
-        while seq < high:
-            yield Descriptor.of(seq, state.tail[seq - state.tail_seq], state.buffer)
-            seq += 1
+        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes now.
+
+        What is trimmed meanwhile is passed over: whoever may not lose it looks at the first sequence, or its fence.
+        """
+        seq, high = low, min(high, self._journal.state.next_seq)
+        while (seq := max(seq, self._journal.state.first_seq)) < high:
+            state = self._journal.state
+            found = await self._stretch(state, seq)
+            if found is None:
+                continue
+            first, entries = found
+            for entry in entries[seq - first : high - first]:
+                yield Descriptor.of(seq, entry, state.buffer)
+                seq += 1
+
+    async def _stretch(self, state: State, seq: int) -> tuple[int, list[Entry]] | None:
+        """The entries that lie together with ``seq``, and the first one's sequence; None if they were trimmed."""
+        if seq >= state.tail_seq:
+            return state.tail_seq, state.tail
+        run = state.runs[bisect_right(state.runs, seq, key=lambda run: run.end_seq)]
+        entries = await self._run(run)
+        return None if entries is None else (run.first_seq, entries)
 
     async def find(self, producer: str, ordinals: set[int]) -> dict[int, int]:
         """The sequences of a producer's committed batches; -1 where the batch was trimmed already."""
         state = self._journal.state
         found = dict.fromkeys(ordinals, -1)
-        stretches = [(state.tail_seq, state.tail)]
         for run in [None, *reversed(state.runs)]:
-            if run is not None:
-                stretches = [(run.first_seq, await self._run(run))]
-            for first, entries in stretches:
-                for seq, entry in enumerate(entries, first):
-                    if entry.producer == producer and entry.ordinal in found:
-                        found[entry.ordinal] = seq
+            first, entries = (state.tail_seq, state.tail) if run is None else (run.first_seq, await self._run(run))
+            for seq, entry in enumerate(entries or [], first):
+                if entry.producer == producer and entry.ordinal in found:
+                    found[entry.ordinal] = seq
             if -1 not in found.values():
                 break
         return found
 
-    async def _run(self, run: Run) -> list[Entry]:
+    async def _run(self, run: Run) -> list[Entry] | None:
+        """A run's entries; None if it was trimmed since the state was read."""
         if run.first_seq in self._kept:
             self._kept.move_to_end(run.first_seq)
             return self._kept[run.first_seq]
         key = run_key(run.first_seq, run.checksum)
         data = await self._journal.patient.find(key, self._journal.settings.checkpoint_bytes_max)
         if data is None:
+            if run not in (await self._journal.sync()).runs:
+                return None
             raise Corrupt(f"{key} is missing: the manifest is damaged", code="manifest_missing", key=key)
         body = decode(RunBody, data, key)
         if (body.buffer, body.first_seq, len(body.entries)) != (self._journal.state.buffer, run.first_seq, run.count):

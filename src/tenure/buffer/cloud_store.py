@@ -123,12 +123,19 @@ class CloudStore:
     async def delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), _DELETE_PAGE):
             page = [self._key(key) for key in keys[first : first + _DELETE_PAGE]]
-            try:
-                await obstore.delete_async(self._store(), page)
-            except (exceptions.NotFoundError, FileNotFoundError):
-                continue
-            except (exceptions.BaseError, OSError) as error:
-                raise _translated(error, page[0]) from None
+            if not await self._delete(*page):  # a store without bulk deletes stops at a key that is not there
+                for key in page:
+                    await self._delete(key)
+
+    async def _delete(self, *keys: str) -> bool:
+        """Delete in one call; False where something was not there, so that the rest of the keys may be left."""
+        try:
+            await obstore.delete_async(self._store(), keys)
+        except (exceptions.NotFoundError, FileNotFoundError):
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, keys[0]) from None
+        return True
 
     async def now_ms(self) -> int:
         """What the store stamps on an object written now."""
@@ -145,7 +152,10 @@ class CloudStore:
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, key) from None
+            translated = _translated(error, key)
+            if mode == "overwrite" and isinstance(translated, ObjectExists):  # S3's 409: another write is under way
+                translated = OutcomeUnknown(f"another write of {key} is under way: {_brief(error)}")
+            raise translated from None
 
     def _store(self) -> Any:
         if _threads["lost"]:

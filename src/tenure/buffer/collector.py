@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from tenure.buffer.backlog import Backlog
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.journal import Journal
 from tenure.buffer.manifest import Floor, Op, State, Trim, Void, decode
-from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
+from tenure.buffer.naming import CHECKPOINT, DELTA, RUN, freed_key, successor
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
 from tenure.clock import Clock
@@ -45,16 +46,18 @@ class Collector:
     def __init__(
         self, store: ObjectStore | str, *, settings: BufferSettings | None = None, clock: Clock | None = None
     ) -> None:
-        self._journal = Journal(store, settings=settings, clock=clock)
-        self._guard: Callable[[State], None] = lambda state: None
-        self._opened = False
+        self._begin(Journal(store, settings=settings, clock=clock), lambda state: None, opened=False)
 
     @classmethod
     def of(cls, journal: Journal, guard: Callable[[State], None]) -> Collector:
         """A collector on an open journal; ``guard`` raises once it must stop, and is asked before every commit."""
         collector = cls.__new__(cls)
-        collector._journal, collector._guard, collector._opened = journal, guard, True
+        collector._begin(journal, guard, opened=True)
         return collector
+
+    def _begin(self, journal: Journal, guard: Callable[[State], None], *, opened: bool) -> None:
+        self._journal, self._guard, self._opened = journal, guard, opened
+        self._backlog = Backlog(journal.patient, objects_max=journal.settings.collect_objects_max)
 
     async def run_once(self, *, dry_run: bool = False) -> Collected:
         """One pass. Raises Corrupt where the manifest is missing or unreadable, with nothing deleted."""
@@ -121,6 +124,7 @@ class Collector:
             void = self._journal.state.void
             candidates = [info for info in candidates if _name(info) < void]
             await self._journal.patient.delete([info.key for info in candidates])
+            self._backlog.drop(len(candidates))
             self._journal.metrics.collected_objects += len(candidates)
             self._journal.metrics.collected_bytes += sum(info.bytes for info in candidates)
         report.locations = [info.key for info in candidates]
@@ -130,13 +134,8 @@ class Collector:
         """The oldest batches up to the first that is referenced, or young, or one too many."""
         settings, found = self._journal.settings, list[ObjectInfo]()
         oldest = await self._oldest(first_seq)
-        async for info in self._journal.patient.listed("data/"):
-            if not BATCH.fullmatch(info.key):
-                report.foreign.append(info.key)
-                if len(report.foreign) > settings.collect_objects_max:
-                    report.held_back = "too many files that are not the buffer's"
-                    break
-            elif oldest is not None and _name(info) >= oldest:
+        async for info in self._backlog.oldest(now_ms):
+            if oldest is not None and _name(info) >= oldest:
                 report.held_back = f"{oldest} is referenced"
                 break
             elif now_ms - info.modified_ms < settings.grace_ms:
@@ -147,6 +146,9 @@ class Collector:
                 break
             else:
                 found.append(info)
+        report.foreign = list(self._backlog.foreign)
+        if self._backlog.is_blocked and not report.held_back:
+            report.held_back = "too many files that are not the buffer's"
         return found
 
     async def _oldest(self, first_seq: int) -> str | None:

@@ -21,7 +21,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.buffer.sweep import Sweep
 from tenure.clock import Clock
-from tenure.errors import Closed, Invalid, LeaseLost
+from tenure.errors import Closed, Corrupt, Invalid, LeaseLost
 
 __all__ = ["Consumer"]
 
@@ -135,7 +135,11 @@ class Consumer:
             found = await self._descriptors(1)
             if not found:
                 return None
-            batch = await self._fetcher.fetch(found[0])
+            try:
+                batch = await self._fetcher.fetch(found[0])
+            except Corrupt:
+                self._fence(await self._journal.sync())  # a successor may have acknowledged it, and had it collected
+                raise
             self._handed = batch.seq + 1
             return batch
 
@@ -171,11 +175,12 @@ class Consumer:
         async with self._reading:
             self._check_open()
             self._fence(await self._journal.sync())
+            found = await self._catalog.descriptors(low, high - low)
+            self._fence(self._journal.state)
             if low < (first := self._journal.state.first_seq):
                 raise Invalid(
                     f"batch {low} is not kept any more: the oldest is {first}", code="range_gone", low=low, first=first
                 )
-            found = await self._catalog.descriptors(low, high - low)
             if found:
                 self._handed = max(self._handed, found[-1].seq + 1)
             return found
@@ -291,7 +296,9 @@ class Consumer:
     async def _descriptors(self, count: int) -> list[Descriptor]:
         """One read of the manifest, refused when fenced, and what lies behind the cursor."""
         self._fence(await self._journal.sync())
-        return await self._catalog.descriptors(self._handed, count)
+        found = await self._catalog.descriptors(self._handed, count)
+        self._fence(self._journal.state)  # a run that was gone had the manifest read again
+        return found
 
     async def _move(self, next_seq: int) -> None:
         """Move the durable frontier; memory follows only if that succeeded."""

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Frontier, Op, Skip, State
+from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Forget, Frontier, Op, Skip, State
+from tenure.buffer.naming import is_fresh_id, successor
 from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 
-__all__ = ["append", "drop", "fence", "frontier", "skip", "start", "void_names"]
+__all__ = ["append", "drop", "fence", "forget", "frontier", "skip", "start", "void_names"]
 
 
-def append(state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool) -> list[Op] | None:
+def append(
+    state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool, producers_max: int
+) -> list[Op] | None:
     """Append what the state does not show yet; all entries are of one producer, ordinals rising.
 
     ``newest`` is the newest name that the producer has seen on its record: any other, but these entries' own, was
     committed by somebody else under its name, and then an ordinal on the record proves nothing. Raises LeaseLost in
     that case, and Indeterminate where an earlier attempt may have succeeded and the record of it is gone. None is for
-    producers whose ordinals always mean the same batches, whoever commits them.
+    producers whose ordinals always mean the same batches, whoever commits them. Raises Invalid for a new name where
+    the manifest remembers ``producers_max`` names.
     """
     record = state.producers.get(entries[0].producer)
+    if record is None and not is_fresh_id(entries[0].producer):
+        names = len(state.producers) - state.producers.unnamed_count
+        if names >= producers_max:
+            raise Invalid(
+                f"the manifest remembers {names:,} producers with names: use one of them, or raise producers_max",
+                code="too_many_producers",
+            )
     if (
         record is not None
         and newest is not None
@@ -32,7 +43,7 @@ def append(state: State, entries: Sequence[Entry], *, newest: str | None, in_dou
             f"another producer named {entries[0].producer} has committed: one at a time may use a name",
             code="producer_fenced",
         )
-    if record is None and in_doubt and any(entry.name < state.void for entry in entries):
+    if record is None and in_doubt and any(entry.name < max(state.void, state.forgotten) for entry in entries):
         raise Indeterminate(
             "a commit was in doubt for so long that the manifest forgot this producer: "
             "look for its last batches before producing them again",
@@ -48,6 +59,15 @@ def void_names(state: State, entries: Sequence[Entry]) -> set[str]:
     record = state.producers.get(entries[0].producer)
     last = -1 if record is None else record.ordinal
     return {entry.name for entry in entries if entry.ordinal > last and entry.name < state.void}
+
+
+def forget(state: State, producers_max: int) -> list[Op]:
+    """Forget the oldest producers without a name once there are too many: enough that the next time is far away."""
+    excess = state.producers.unnamed_count - producers_max
+    if excess <= 0:
+        return []
+    newest = sorted(record.newest_name for name, record in state.producers.items() if is_fresh_id(name))
+    return [Forget(max(state.forgotten, successor(newest[excess + producers_max // 4 - 1])))]
 
 
 def start(state: State, group: str, consumer: str, last_acked: int | None, *, groups_max: int) -> list[Op] | None:

@@ -120,7 +120,7 @@ class FileStore:
         """A name that no listing shows. What a killed process left there is swept by the next one, an hour later."""
         folder = self._root / _HIDDEN
         if folder not in self._known:
-            folder.mkdir(parents=True, exist_ok=True)
+            _make(folder)
             for left in folder.iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if left.stat().st_mtime < time.time() - _LEFT_OVER_S:
@@ -136,12 +136,20 @@ class FileStore:
             try:
                 _fill(hidden, data)
                 self._folder(path.parent)
-                publish(hidden, path)
-                self._sync(path.parent)
+                self._publish(hidden, path, publish)
             finally:
                 hidden.unlink(missing_ok=True)  # also where the disk is full: what is left would keep it so
         except (FileNotFoundError, NotADirectoryError) as error:
             raise PermissionError(f"{error.filename} is gone, or cannot be made") from error
+
+    def _publish(self, hidden: Path, path: Path, publish: Callable[[Path, Path], None]) -> None:
+        """Name a whole file, and make the name durable; one that exists may be ours, from before its sync failed."""
+        try:
+            publish(hidden, path)
+        except FileExistsError:
+            self._sync(path.parent)
+            raise
+        self._sync(path.parent)
 
     def _copy(self, source: str, target: str) -> None:
         origin, path = self._path(source), self._path(target)
@@ -159,7 +167,7 @@ class FileStore:
         """Make a directory and every one above it durable, once."""
         if folder in self._known:
             return
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         above = folder
         while above != self._root.parent and above != above.parent:
             above = above.parent
@@ -216,6 +224,14 @@ class FileStore:
             with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
                 status = (self._root / key).stat()
                 yield ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _make(folder: Path) -> None:
+    """Make a directory and those above it. A dangling link or a file in its place is refused, and not "exists"."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise PermissionError(f"{error.filename} is not a directory: mount the disk, or move it away") from None
 
 
 def _sync_content(path: Path) -> None:

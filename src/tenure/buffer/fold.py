@@ -19,17 +19,19 @@ from tenure.buffer.manifest import (
     Entry,
     Epoch,
     Floor,
+    Forget,
     Frontier,
     Genesis,
     Group,
     Op,
-    ProducerRecord,
     Seal,
     Skip,
     State,
     Trim,
     Void,
 )
+from tenure.buffer.naming import is_fresh_id
+from tenure.buffer.producers import ProducerRecord
 from tenure.errors import Corrupt
 
 __all__ = ["fold", "invariants"]
@@ -52,7 +54,7 @@ def fold(state: State | None, delta: Delta, checksum: str) -> State:
         chain=checksum,
         ts_ms=max(state.ts_ms, delta.ts_ms),
         groups=dict(state.groups),
-        producers=dict(state.producers),
+        producers=state.producers.copy(),
         runs=list(state.runs),
         tail=list(state.tail),
     )
@@ -84,6 +86,8 @@ def _apply(state: State, op: Op, delta: Delta) -> None:
             _trim(state, op, delta)
         case Void():
             _void(state, op, delta)
+        case Forget():
+            _forget(state, op, delta)
         case Genesis():
             if delta.number != 0:
                 _refuse(delta, "a second genesis")
@@ -107,7 +111,7 @@ def _append(state: State, entry: Entry, delta: Delta) -> None:
     if entry.name < state.void:
         _refuse(delta, f"batch {entry.name} is void")
     newest = entry.name if before is None else max(entry.name, before.newest_name)
-    state.producers[entry.producer] = ProducerRecord(entry.ordinal, newest, delta.ts_ms)
+    state.producers.remember(entry.producer, ProducerRecord(entry.ordinal, newest, delta.ts_ms))
     state.tail.append(entry)
     state.next_seq += 1
     state.entries_total += entry.entries
@@ -165,11 +169,14 @@ def _void(state: State, op: Void, delta: Delta) -> None:
     if op.below < state.void or (oldest is not None and op.below > oldest):
         _refuse(delta, f"void below {op.below} with {state.void} void and {oldest} referenced")
     state.void = op.below
-    state.producers = {
-        name: record
-        for name, record in state.producers.items()
-        if record.newest_name >= op.below or record.ts_ms >= op.silent_ms
-    }
+    state.producers.keep(lambda _, record: record.newest_name >= op.below or record.ts_ms >= op.silent_ms)
+
+
+def _forget(state: State, op: Forget, delta: Delta) -> None:
+    if op.below < state.forgotten:
+        _refuse(delta, f"producers below {op.below} forgotten, with those below {state.forgotten} gone")
+    state.forgotten = op.below
+    state.producers.keep(lambda name, record: record.newest_name >= op.below or not is_fresh_id(name))
 
 
 def invariants(state: State) -> None:
@@ -190,6 +197,10 @@ def invariants(state: State) -> None:
     assert oldest is None or oldest >= state.void, "a void batch is not referenced"
     for entry in state.tail:
         record = state.producers.get(entry.producer)
-        assert record is not None, "a producer with a batch in the tail is remembered"
-        assert entry.ordinal <= record.ordinal
-        assert entry.name <= record.newest_name
+        if record is None:
+            assert entry.name < state.forgotten, (
+                "a producer with a batch in the tail is remembered, or was one too many"
+            )
+            continue
+        assert entry.ordinal <= record.ordinal or entry.name < state.forgotten
+        assert entry.name <= record.newest_name or entry.name < state.forgotten

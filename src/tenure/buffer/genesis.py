@@ -90,5 +90,5 @@ async def create_buffer(patient: Patient, settings: BufferSettings, *, writer: s
 
 
 async def _mark(patient: Patient, buffer: str) -> Marker:
-    await patient.create_own(MARKER, encode(Marker(FORMAT, buffer)))
+    await patient.create(MARKER, encode(Marker(FORMAT, buffer)))
     return decode(Marker, await patient.get(MARKER, _MARKER_BYTES_MAX), MARKER)

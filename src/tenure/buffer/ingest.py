@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tenure.buffer.batch import Batch, Descriptor
 from tenure.buffer.ingest_settings import IngestSettings
 from tenure.buffer.sinks import Commit, Outcome, Sink
-from tenure.errors import Closed, Conflict, Invalid, Overloaded, TenureError
+from tenure.errors import Closed, Conflict, Corrupt, Invalid, Overloaded, TenureError
 
 __all__ = ["Ingest", "Source"]
 
@@ -35,6 +35,8 @@ class Source(Protocol):
     async def next_descriptors(self, count: int) -> Sequence[Descriptor]: ...
 
     async def ack_through(self, seq: int) -> None: ...
+
+    async def end_seq(self) -> int: ...
 
     def fetch_handle(self) -> Any: ...
 
@@ -180,7 +182,11 @@ class Ingest(Generic[Rows]):
 
     async def _fetch(self, taken: _Taken[Rows]) -> Rows:
         descriptor = taken.descriptor
-        batch: Batch = await self._handle.fetch(descriptor)
+        try:
+            batch: Batch = await self._handle.fetch(descriptor)
+        except Corrupt:
+            await self._consumer.end_seq()  # raises LeaseLost: a successor may have had the batch collected
+            raise
         size = int(batch.table.nbytes)
         self._held_bytes += size - taken.bytes
         taken.bytes = size

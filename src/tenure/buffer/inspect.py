@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tenure.buffer import manifest
 from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
@@ -119,7 +120,7 @@ async def dump(store: ObjectStore | str, *, settings: BufferSettings | None = No
     """The folded manifest as plain values, ready for JSON."""
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
-    plain: dict[str, Any] = msgspec.to_builtins(state)
+    plain: dict[str, Any] = msgspec.to_builtins(state, enc_hook=manifest.plain)
     plain["groups"] = {name: msgspec.structs.asdict(group) for name, group in state.groups.items()}
     plain["producers"] = {name: msgspec.structs.asdict(record) for name, record in state.producers.items()}
     plain["runs"] = [msgspec.structs.asdict(run) for run in state.runs]
@@ -169,7 +170,7 @@ async def verify(
     listed = {info.key: info async for info in journal.patient.listed("data/")}
     expected = state.first_seq
     async for descriptor in Catalog(journal).walk(state.first_seq, state.next_seq):
-        if descriptor.seq != expected:
+        if descriptor.seq > max(expected, journal.state.first_seq):
             yield Finding("gap", descriptor.location, f"batch {expected} is missing in the manifest", expected)
         expected = descriptor.seq + 1
         referenced.add(descriptor.location)

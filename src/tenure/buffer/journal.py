@@ -7,6 +7,7 @@ The order of the steps is the proof; docs/design/buffer.md walks through it.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore, open_store
 from tenure.buffer.upkeep import Upkeep
 from tenure.clock import Clock, SystemClock
-from tenure.errors import Corrupt, Invalid, NotFound, Overloaded
+from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
 
 __all__ = ["Decision", "Journal"]
 
@@ -117,9 +118,21 @@ class Journal:
                 await self.patient.pause(attempt // 2, self.settings.conflict_ms_max)
             raise Overloaded("other writers took every number: try again later", code="contended")
 
-    async def close(self) -> None:
-        """Let the upkeep under way end."""
-        await self.upkeep.close()
+    async def close(self, *, within_ms: float = math.inf) -> None:
+        """Let the upkeep under way end and announce it, within ``upkeep_ms_max`` too; the next writer does the rest.
+
+        It rides on no later commit of ours, and of writers that commit once and go, nobody else would announce it.
+        """
+        try:
+            async with asyncio.timeout(min(within_ms, self.settings.upkeep_ms_max) / 1000):
+                await self.upkeep.idle()
+                if self._anchor >= 0 and self.upkeep.unannounced(self.state):
+                    await self.commit(lambda state, _: [] if self.upkeep.unannounced(state) else None)
+                    await self.upkeep.idle()
+        except (TimeoutError, TenureError):
+            self.metrics.upkeep_failures += 1
+        finally:
+            await self.upkeep.close()
 
     async def _attempt(self, ops: list[Op]) -> State | None:
         """Create the next delta with these operations; None if the number went to another."""
@@ -185,7 +198,7 @@ class Journal:
         """The newest checkpoint that can be read. A damaged one costs time only: the one before it is kept, too."""
         listed = [info.key async for info in self.patient.listed("manifest/checkpoint-")]
         for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True):
-            data = await self.patient.find(key, self.settings.checkpoint_bytes_max)
+            data = await self._find_checkpoint(key)
             if data is None:
                 continue
             try:
@@ -195,6 +208,14 @@ class Journal:
                     raise
                 self.metrics.damaged_checkpoints += 1
         return None
+
+    async def _find_checkpoint(self, key: str) -> bytes | None:
+        try:
+            return await self.patient.find(key, self.settings.checkpoint_bytes_max)
+        except Invalid as error:
+            if error.code != "object_too_large":
+                raise
+            raise Invalid(f"{error.message}: raise checkpoint_bytes_max", code=error.code, key=key) from None
 
     async def _read_on_unless_freed(self, state: State | None, first: int, width: int = 1) -> State | None:
         """Fold what follows; None if the numbers from ``first`` were freed, so that nothing read there counts."""

@@ -17,7 +17,11 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 def lag_of(state: State, next_seq: int, now_ms: int) -> Lag:
-    """The lag of a group whose first batch that is not acknowledged is ``next_seq``."""
+    """The lag of a group whose first batch that is not acknowledged is ``next_seq``.
+
+    A consumer that was fenced may stand below what the buffer still holds: its lag counts from there.
+    """
+    next_seq = max(next_seq, state.first_seq)
     behind = state.next_seq - next_seq
     return Lag(behind, max(0, now_ms - _waiting_since(state, next_seq))) if behind else Lag(0, 0)
 

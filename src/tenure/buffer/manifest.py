@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from crc32c import crc32c
 
+from tenure.buffer.producers import ProducerRecord, Producers
 from tenure.errors import Corrupt
 
 __all__ = [
@@ -23,12 +24,12 @@ __all__ = [
     "Entry",
     "Epoch",
     "Floor",
+    "Forget",
     "Frontier",
     "Genesis",
     "Group",
     "Marker",
     "Op",
-    "ProducerRecord",
     "Run",
     "RunBody",
     "Seal",
@@ -39,6 +40,7 @@ __all__ = [
     "checksum_of",
     "decode",
     "encode",
+    "plain",
 ]
 
 FORMAT = 1
@@ -70,14 +72,6 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     @property
     def end_seq(self) -> int:
         return self.first_seq + self.count
-
-
-class ProducerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What a producer committed last: nothing at or below the ordinal is ever appended again."""
-
-    ordinal: int
-    newest_name: str
-    ts_ms: int
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -159,13 +153,19 @@ class Void(msgspec.Struct, frozen=True, tag="void"):
     silent_ms: int
 
 
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    """There are too many producers: those without a name of their own whose newest batch is below go."""
+
+    below: str
+
+
 class Floor(msgspec.Struct, frozen=True, tag="floor"):
     """Deltas below ``number`` are covered by a checkpoint and may be freed."""
 
     number: int
 
 
-Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Floor
+Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Forget | Floor
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -220,10 +220,11 @@ class State(msgspec.Struct):
     entries_total: int = 0
     bytes_total: int = 0
     void: str = ""
+    forgotten: str = ""
     floor: int = 0
     checkpoint: int = -1
     groups: dict[str, Group] = {}
-    producers: dict[str, ProducerRecord] = {}
+    producers: Producers = msgspec.field(default_factory=Producers)
     runs: list[Run] = []
     tail: list[Entry] = []
 
@@ -242,10 +243,24 @@ class _Versioned(msgspec.Struct):
     format: int
 
 
-_encoder = msgspec.json.Encoder()
+def plain(value: object) -> object:
+    """A type of ours as one that msgspec knows."""
+    if isinstance(value, Producers):
+        return value.plain()
+    raise NotImplementedError(type(value))
+
+
+def _restored(kind: type, value: object) -> object:
+    """The opposite of ``plain``."""
+    if kind is Producers:
+        return Producers(msgspec.convert(value, dict[str, ProducerRecord]))
+    raise NotImplementedError(kind)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 _versioned = msgspec.json.Decoder(_Versioned)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Delta, RunBody, Marker, State, Cut)
+    kind: msgspec.json.Decoder(kind, dec_hook=_restored) for kind in (Delta, RunBody, Marker, State, Cut)
 }
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "delta_key",
     "freed_key",
     "fresh_id",
+    "is_fresh_id",
     "plan_key",
     "quarantine_key",
     "run_key",
@@ -36,6 +37,7 @@ FREED = re.compile(r"manifest/freed-(\d{20})\.json")
 QUARANTINE = re.compile(r"quarantine/(\d{20})-(.+)\.json")
 PLAN = re.compile(r"plan/([^/]+)/(\d{20})\.json")
 PIPELINE = re.compile(r"pipeline/([^/]+)\.json")
+_FRESH_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80
 
@@ -59,6 +61,11 @@ class RisingNames:
 def fresh_id(now_ms: int) -> str:
     """A ULID for a producer, a consumer or a buffer."""
     return _text((now_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS))
+
+
+def is_fresh_id(name: str) -> bool:
+    """Whether a producer's name has the form of those that ``fresh_id`` gives: nobody comes back under it."""
+    return _FRESH_ID.fullmatch(name) is not None
 
 
 def successor(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tenure.buffer.metrics import Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
+from tenure.errors import Conflict, Invalid
 
 __all__ = ["Patient"]
 
@@ -78,21 +79,41 @@ class Patient:
     async def delete(self, keys: Sequence[str]) -> None:
         await self.repeat(lambda: self.store.delete(keys))
 
-    async def create(self, key: str, data: bytes) -> bool:
-        """Whether the object at ``key`` is now this one, byte for byte; False means that it is another's.
+    async def create(self, key: str, data: Bytes) -> bool:
+        """Create the object; return whether the one at ``key`` is now this one, byte for byte, or False if another's.
 
-        A create whose outcome is unknown may still arrive, so the same bytes are created at the same key until it is
-        taken: by either copy of ours, or by somebody else.
+        "Exists" does not mean stored: it may be the reply to our own request, sent twice, or to one that met another
+        create under way (S3's 409) and stored nothing. So the key is read. Where nothing is there the outcome is
+        unknown and the same bytes are created at the same key again, until it is taken: by either copy of ours, or by
+        somebody else. Raises OutcomeUnknown once the attempts are used up.
         """
-        try:
-            await self.repeat(lambda: self.store.put_new(key, data))
-        except ObjectExists:
-            return await self.find(key, len(data) + 1_000_000) == data
-        return True
+        for attempt in range(self._settings.call_attempts_max):
+            try:
+                await self.repeat(lambda: self.store.put_new(key, data))
+            except ObjectExists:
+                if (mine := await self._holds(key, data)) is not None:
+                    return mine
+                self.store.metrics.retries += 1
+                await self.pause(attempt, self._settings.backoff_ms_max)
+            else:
+                return True
+        raise OutcomeUnknown(f"{key} is taken, but not there: repeat this once the store has settled", key=key)
 
     async def create_own(self, key: str, data: Bytes) -> None:
-        """Create an object whose key only we use, or whose content is the same whoever writes it."""
+        """Create an object whose key only we use, or whose bytes are the same whoever writes it.
+
+        Raises Conflict (``key_taken``) where the key holds other bytes, and as ``create``.
+        """
+        if not await self.create(key, data):
+            raise Conflict(f"{key} holds other bytes than were to be written there", code="key_taken", key=key)
+
+    async def _holds(self, key: str, data: Bytes) -> bool | None:
+        """Whether the object has these bytes; None where there is none."""
         try:
-            await self.repeat(lambda: self.store.put_new(key, data))
-        except ObjectExists:
-            return
+            return await self.get(key, len(data)) == data
+        except ObjectMissing:
+            return None
+        except Invalid as error:
+            if error.code != "object_too_large":
+                raise
+            return False

@@ -61,6 +61,11 @@ class Pipeline:
         """The batches that are not settled yet, in order."""
         return list(self._queue)
 
+    @property
+    def oldest(self) -> PendingBatch | None:
+        """The first batch that is not settled yet."""
+        return self._queue[0] if self._queue else None
+
     def submit(self, batch: PendingBatch) -> None:
         """Take a sealed batch; its place in the order is fixed now."""
         batch.ordinal = self._ordinal
@@ -98,7 +103,7 @@ class Pipeline:
         self._ready.set()
 
     async def _upload(self, batch: PendingBatch) -> None:
-        """Store the bytes under a fresh name. One that is there already is our own: its reply was lost."""
+        """Store the bytes under a fresh name."""
         above = max(self._journal.state.void, self._newest)
         name = self._names.next(self._journal.clock.wall_ms(), above=above)
         await self._journal.patient.create_own(batch_key(name), batch.data)
@@ -144,7 +149,12 @@ class Pipeline:
             entries = [batch.entry for batch in batches if batch.entry is not None]
             try:
                 state = await self._journal.commit(
-                    partial(_decide, entries=entries, newest=None if self._replays else self._newest)
+                    partial(
+                        _decide,
+                        entries=entries,
+                        newest=None if self._replays else self._newest,
+                        producers_max=self._journal.settings.producers_max,
+                    )
                 )
             except _MustUploadAgain as again:
                 for batch in batches:
@@ -172,8 +182,10 @@ class Pipeline:
         return await catalog.find(self._journal.id, {entry.ordinal for entry in entries})
 
 
-def _decide(state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None) -> list[Op] | None:
-    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt)
+def _decide(
+    state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None, producers_max: int
+) -> list[Op] | None:
+    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt, producers_max=producers_max)
     if names := decide.void_names(state, entries):
         raise _MustUploadAgain(names)
     return ops

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Sequence
 from types import TracebackType
 
+from tenure.buffer.batch import load_encoder
 from tenure.buffer.budget import Budget
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
+from tenure.buffer.naming import is_fresh_id
 from tenure.buffer.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
 from tenure.buffer.pipeline import Pipeline
 from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
 from tenure.buffer.store import ObjectStore
+from tenure.buffer.turns import Turns
 from tenure.clock import Clock
 from tenure.errors import Closed, Corrupt, Indeterminate, Invalid, TenureError
 
@@ -45,10 +49,13 @@ class Producer:
         if name is not None:
             if not 0 < len(name) <= _NAME_MAX:
                 raise Invalid(f"a producer's name has 1 to {_NAME_MAX} characters")
+            if is_fresh_id(name):
+                raise Invalid(f"{name} looks like the id of a producer without a name, which is forgotten: use another")
             self._journal.id = name
         self._replays = replays
         self._settings = self._journal.settings
         self._budget = Budget(bytes_max=self._settings.inflight_bytes_max, calls_max=self._settings.inflight_calls_max)
+        self._turns = Turns(self._journal.clock)
         self._gathering: PendingBatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pipeline: Pipeline | None = None
@@ -99,8 +106,7 @@ class Producer:
     def metrics(self) -> BufferMetrics:
         """Counters, with what is held at this moment: the oldest entry that is not durable tells of a stuck store."""
         own = self._journal.metrics
-        waiting = self._pipeline.waiting[:1] if self._pipeline is not None else []
-        oldest = next(iter(waiting), self._gathering)
+        oldest = (self._pipeline.oldest if self._pipeline is not None else None) or self._gathering
         own.unflushed_since_ms = 0 if oldest is None else oldest.calls[0][1].ingested_ms
         own.inflight_bytes = self._budget.bytes
         return own
@@ -111,6 +117,7 @@ class Producer:
             raise Invalid("a producer starts once")
         self._pid = os.getpid()
         await self._journal.open(create=True)
+        await asyncio.to_thread(load_encoder)
         self._pipeline = Pipeline(
             self._journal, self._settled, self._halt, first_ordinal=self.last_ordinal + 1, replays=self._replays
         )
@@ -118,12 +125,15 @@ class Producer:
     async def produce(self, entries: Sequence[bytes], metadata: bytes = b"") -> WriteHandle:
         """Take the entries in, waiting while the producer is full; ``durable()`` of the handle waits for the store.
 
+        A caller that computes between its calls and awaits nothing else gives up a turn of the loop here, and a fifth
+        of its time while batches are under way: ``flush_interval_ms`` holds for it, too.
         Raises Invalid for no entries, for what is not bytes and for too many of them; Closed once the producer halted.
         """
         size = self._checked(entries, metadata)
         entries = tuple(entries)  # the caller may go on with the list at once
         weight = weight_of(size + len(metadata), len(entries))
         self._raise_if_over()
+        await self._turns.take(self._under_way)
         if self._budget.full(weight):
             self._seal()  # what waits for the timer would only keep us waiting
         await self._budget.acquire(weight)
@@ -147,7 +157,7 @@ class Producer:
                 batch.done.result()
 
     async def close(self, deadline_ms: int | None = None) -> None:
-        """Flush, for at most ``deadline_ms``, and stop; handles that are not durable by then hear Indeterminate.
+        """Flush and stop, in at most ``deadline_ms``; handles that are not durable by then hear Indeterminate.
 
         Raises the first failure that nobody has heard of, so that nothing is lost in silence.
         """
@@ -158,17 +168,21 @@ class Producer:
         self._budget.fail(Closed("the producer was closed", code="closed"))
         if self._pipeline is None:
             return
+        loop, upkeep_ms = asyncio.get_running_loop(), 0.0
+        until_s = math.inf if deadline_ms is None else loop.time() + deadline_ms / 1000
         try:
             waiting = [batch.done for batch in self._pipeline.waiting]
             if waiting:
                 await asyncio.wait(waiting, timeout=None if deadline_ms is None else deadline_ms / 1000)
+            if self._failure is None:  # upkeep of a close that is cancelled, or of a manifest that failed, is abandoned
+                upkeep_ms = max(0, until_s - loop.time()) * 1000
         finally:
             left = self._pipeline.waiting
             await self._pipeline.close()
             for batch in left:
                 batch.fail(Indeterminate("the producer was closed before this was durable", code="closed"))
                 self._remember(batch)
-            await self._journal.close()
+            await self._journal.close(within_ms=upkeep_ms)
         if self._lost is not None and not self._lost.heard:
             self._lost.done.result()
 
@@ -218,6 +232,11 @@ class Producer:
             raise Invalid("the producer has not started: use `async with`, or await start()")
         return self._pipeline
 
+    def _under_way(self) -> asyncio.Future[int] | None:
+        """The outcome of the oldest batch that is being uploaded or committed."""
+        oldest = self._started().oldest
+        return None if oldest is None else oldest.done
+
     def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
         """Put the call into the batch being gathered, and flush what has become large enough."""
         now_ms = self._journal.clock.wall_ms()
@@ -231,6 +250,7 @@ class Producer:
             delay = self._settings.flush_interval_ms / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._seal)
         handle = self._gathering.add(entries, size, metadata, now_ms)
+        self._turns.note()
         self._journal.metrics.calls += 1
         self._journal.metrics.entries += len(entries)
         self._journal.metrics.entry_bytes += size

@@ -40,7 +40,7 @@ async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, gro
     if not found or found[0].seq != seq:
         raise NotFound(f"batch {seq} is not in the buffer", seq=seq)
     record = Quarantined(group, reason, journal.clock.wall_ms(), journal.id, found[0])
-    await journal.patient.create_own(quarantine_key(seq, group), msgspec.json.encode(record))
+    await journal.patient.create(quarantine_key(seq, group), msgspec.json.encode(record))
 
 
 async def quarantine(

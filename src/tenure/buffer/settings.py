@@ -60,11 +60,15 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     delta_bytes_max: int = 4 * _MIB
     """The largest delta that is read or written."""
     checkpoint_bytes_max: int = 64 * _MIB
-    """The largest checkpoint or run that is read."""
+    """The largest checkpoint or run that is read or written."""
+    upkeep_ms_max: int = 10_000
+    """How long closing waits for a run or a checkpoint under way; the next writer does the rest."""
     initial_groups: tuple[str, ...] = ("default",)
     """Groups that exist from the first delta, so that nothing is collected before their consumer first starts."""
     groups_max: int = 1_000
     """Groups of one buffer."""
+    producers_max: int = 100_000
+    """Producers that the manifest remembers: beyond, the oldest without a name are forgotten, new names refused."""
 
     # Consuming
     ack_every: int = 100

@@ -1,12 +1,12 @@
 """The few things the buffer asks of an object store, and the few ways they fail.
 
-    ObjectExists     a Conflict: the key is taken. It may be taken by our own request, sent twice: read it
+    ObjectExists     a Conflict: the key is taken, or another create of it is under way. Read it: it may be ours
     ObjectMissing    a NotFound: no such key
     OutcomeUnknown   an Indeterminate: it may have happened, or happen yet. Read, or repeat what may be repeated
     StoreRefused     a Denied: keys, permissions, names. Repeating cannot help
 
-Reading, heading, listing and deleting may always be repeated, ``put_new`` of the same bytes too; whoever repeats it
-reads the key when it hears ``ObjectExists``. A store does not retry by itself.
+Reading, heading, listing and deleting may always be repeated, ``put_new`` of the same bytes too. ``ObjectExists`` alone
+proves nothing about what is stored: ``Patient.create`` reads the key. A store does not retry by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Bytes = bytes | memoryview
 
 
 class ObjectExists(Conflict):
-    """The key is taken: read it, it may be your own."""
+    """The key is taken: read it, it may be your own, or not there yet."""
 
     default_code = "object_exists"
 

@@ -18,7 +18,7 @@ class Sweep:
 
     def __init__(self, journal: Journal, guard: Callable[[State], None], *, wanted: bool) -> None:
         self._journal = journal
-        self._guard = guard
+        self._collector = Collector.of(journal, guard)
         self._wanted = wanted
         self._passed_at = 0
         self._pass: asyncio.Task[None] | None = None
@@ -47,7 +47,7 @@ class Sweep:
 
     async def _run_once(self) -> None:
         try:
-            await Collector.of(self._journal, self._guard).run_once()
+            await self._collector.run_once()
         except LeaseLost:
             self._wanted = False
         except TenureError:

@@ -28,6 +28,8 @@ RETRY_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 250
 _LONGEST_WAIT_MS: Final = 30_000
 _NOT_NOW: Final = (Overloaded, Indeterminate, Closed)
+_OVER: Final = frozenset({"closed", "client_closed", "forked", "ingest_failed", "producer_halted"})
+"""Closed in this process: the same call can never succeed. A server that is closed comes back."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -72,6 +74,8 @@ class Retrying:
             try:
                 given = call()
             except _NOT_NOW as error:
+                if error.code in _OVER:
+                    raise
                 attempts += 1
                 self._wait(error, attempts, self._clock.boot_ms() - began_ms)
             else:

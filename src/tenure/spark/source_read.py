@@ -64,4 +64,4 @@ def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -
     """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
     record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
     patient = Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())
-    background().run(patient.create_own(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+    background().run(patient.create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))

@@ -16,9 +16,10 @@ from tenure.errors import Invalid
 
 __all__ = ["Call", "Fault", "Hold", "SimStore"]
 
-Fault = Literal["lost_request", "lost_reply", "duplicate", "late", "refused"]
+Fault = Literal["lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists"]
 """What happens to a call: it never arrives; it happens but its answer is lost; it arrives twice and the second answer
-is heard; it fails now and happens later (see ``deliver_late``); it is refused."""
+is heard; it fails now and happens later (see ``deliver_late``); it is refused; it is a create that is answered with
+"exists" and stores nothing, as S3 does (409) where another create of the key is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +184,7 @@ class SimStore:
                 raise OutcomeUnknown(f"call {call.number} is late")
             case "refused":
                 raise StoreRefused(f"call {call.number} is refused")
+            case "false_exists":
+                if kind == "put_new":
+                    raise ObjectExists(f"call {call.number} met another create of {key}")
+                act()

@@ -1,0 +1,47 @@
+"""What a cloud store does where its client, or the service behind it, is not as one would wish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import obstore
+import pytest
+from obstore import exceptions
+
+from tenure.buffer import OutcomeUnknown, open_store
+
+KEYS = ["data/a", "data/b", "data/c"]
+
+
+def one_by_one(fail: Callable[[], Exception]) -> Any:
+    """Deletes of a service without bulk deletes: the client stops at the first key that is not there."""
+    real = obstore.delete_async
+
+    async def delete(store: Any, paths: Sequence[str]) -> None:
+        for path in paths:
+            if path.endswith("missing"):
+                raise fail()
+            await real(store, path)
+
+    return delete
+
+
+@pytest.mark.parametrize("missing", [FileNotFoundError, lambda: exceptions.NotFoundError("no such key")])
+async def test_a_key_that_is_not_there_keeps_no_other_from_being_deleted(
+    monkeypatch: pytest.MonkeyPatch, missing: Callable[[], Exception]
+):
+    """Naive: the page counts as deleted with its first missing key, and what follows it stays for ever."""
+    store = open_store("memory://")
+    for key in KEYS:
+        await store.put_new(key, b"x")
+    monkeypatch.setattr(obstore, "delete_async", one_by_one(missing))
+    await store.delete(["data/missing", *KEYS[:2], "other-missing", KEYS[2]])
+    assert [info.key async for info in store.list("")] == []
+
+
+async def test_a_delete_whose_outcome_is_unknown_is_reported_so(monkeypatch: pytest.MonkeyPatch):
+    store = open_store("memory://")
+    monkeypatch.setattr(obstore, "delete_async", one_by_one(lambda: exceptions.GenericError("timed out")))
+    with pytest.raises(OutcomeUnknown):
+        await store.delete(["data/missing"])
