@@ -286,6 +286,22 @@ def test_a_range_of_batches_that_were_all_given_up_is_an_empty_commit(
     assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(1, 1), (2, 2)], [b"2"])
 
 
+def test_a_job_goes_on_after_every_batch_of_the_range_it_stopped_at_was_given_up(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    """The usual case for a job that keeps up: its range is the one batch that is bad."""
+    url = filled([b"0"])
+    ingest(spark, url, sink, settings=FAST)
+    filled([b"1"], url=url)
+    file_of(url, 1).unlink()
+    with pytest.raises(Corrupt):
+        ingest(spark, url, sink, settings=FAST)
+    asyncio.run(quarantine(url, 1, reason="gone"))
+    filled([b"2"], [b"3"], url=url)
+    ingest(spark, url, sink, settings=FAST)
+    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(0, 0), (1, 1), (2, 3)], [b"0", b"2", b"3"])
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_a_batch_that_is_missing_is_named_also_if_it_goes_while_the_job_runs(
     spark: SparkSession, filled: Filled, sink: FolderSink, reader: ReaderName

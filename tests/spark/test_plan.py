@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tenure.buffer import Collector, Descriptor, quarantine, verify
@@ -295,6 +296,25 @@ def test_the_table_is_not_behind_where_the_frontier_moved_over_what_was_given_up
     with pytest.raises(Conflict) as caught:
         opened(store, last_committed=3)
     assert caught.value.code == "sink_behind"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_range_whose_every_batch_was_given_up_is_planned_once_more_and_empty(store: SimStore, count: int):
+    """Its end was agreed on, and a driver that is late may still commit it: the table has to pass it as it was cut."""
+    with opened(store, last_committed=1, limits=Limits(batches_max=count)) as plan:
+        cut = plan.next()
+    for seq in range(2, 2 + count):
+        asyncio.run(quarantine(store, seq, reason="lost", settings=QUICK))
+    assert cut is not None
+    with opened(store, last_committed=1) as plan:
+        again = plan.next()
+        assert again is not None
+        assert again == msgspec.structs.replace(cut, descriptors=())
+        plan.ack_through(again.high)
+        behind = plan.next()
+        assert behind is not None
+        assert [each.seq for each in behind.descriptors] == list(range(2 + count, 6))
+        assert (behind.low, plans(store)) == (2 + count, [plan_key("default", 2 + count)])
 
 
 def test_what_another_group_gave_up_is_not_left_out(store: SimStore):
