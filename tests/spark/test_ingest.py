@@ -366,6 +366,26 @@ def test_a_replay_fills_a_new_table_and_only_the_rest_of_an_old_one(
     assert caught.value.code == "sink_moved"
 
 
+def test_a_replay_gets_past_a_batch_that_is_gone_once_it_is_given_up(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    url = filled(*([b"%d" % number] for number in range(5)))
+    ingest(spark, url, sink, settings=KEEPING)
+    file_of(url, 2).unlink()
+    copy = FolderSink(sink.root.parent)
+    backfill(spark, url, copy, 0, 1, settings=KEEPING)
+    with pytest.raises(Corrupt):
+        backfill(spark, url, copy, 0, 4, settings=KEEPING)
+    with pytest.raises(Conflict):
+        backfill(spark, url, copy, 3, 4, settings=KEEPING)
+    asyncio.run(quarantine(url, 2, reason="gone"))
+    summary = backfill(spark, url, copy, 3, 3, settings=KEEPING)
+    assert (summary.batches, summary.passed_over) == (1, 0)
+    backfill(spark, url, copy, 0, 4, settings=KEEPING)
+    assert copy.ranges() == [(0, 1), (2, 3), (4, 4)]
+    assert [row["entry"] for row in copy.rows()] == [b"0", b"1", b"3", b"4"]
+
+
 def test_an_end_that_is_none_or_not_kept_is_refused(spark: SparkSession, filled: Filled, sink: FolderSink):
     url = filled([b"0"], [b"1"])
     gone: list[tuple[int | str, int | str]] = [(0, 2), (5, 6), (0, "7")]

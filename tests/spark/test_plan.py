@@ -325,13 +325,15 @@ def test_what_another_group_gave_up_is_not_left_out(store: SimStore):
         assert [len(planned.descriptors) for planned in [plan.next()] if planned] == [6]
 
 
-def test_only_what_is_not_acknowledged_can_be_given_up(store: SimStore):
+def test_what_is_not_in_the_buffer_or_of_a_group_that_is_not_there_cannot_be_given_up(store: SimStore):
     with opened(store, last_committed=1):
         pass
-    with pytest.raises(Invalid, match="behind group"):
-        asyncio.run(quarantine(store, 1, reason="too late", settings=QUICK))
     with pytest.raises(NotFound):
         asyncio.run(quarantine(store, 6, reason="too early", settings=QUICK))
+    with pytest.raises(NotFound, match="it has default") as caught:
+        asyncio.run(quarantine(store, 2, reason="misspelt", group="defualt", settings=QUICK))
+    assert caught.value.code == "no_group"
+    assert not any(key.startswith("quarantine/") for key in store.objects)
 
 
 # Between and acknowledging

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Frontier, Op, Skip, State
 from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 
-__all__ = ["append", "drop", "fence", "frontier", "skip", "start", "void_names"]
+__all__ = ["append", "drop", "fence", "frontier", "no_group", "skip", "start", "void_names"]
+
+_GROUPS_NAMED = 10
 
 
 def append(state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool) -> list[Op] | None:
@@ -108,5 +110,13 @@ def skip(state: State, group: str, epoch: int, seq: int) -> list[Op] | None:
 def drop(state: State, group: str) -> list[Op]:
     """Forget a group. Raises NotFound."""
     if group not in state.groups:
-        raise NotFound(f"the buffer has no group {group}", group=group)
+        raise no_group(state, group)
     return [Drop(group)]
+
+
+def no_group(state: State, group: str) -> NotFound:
+    """The error for a group that is not there, with the names of some that are."""
+    known = ", ".join(sorted(state.groups)[:_GROUPS_NAMED])
+    more = len(state.groups) - _GROUPS_NAMED
+    there = f"it has {known}" + (f" and {more} more" if more > 0 else "") if known else "it has none"
+    return NotFound(f"the buffer has no group {group}: {there}", code="no_group", group=group)

@@ -67,7 +67,7 @@ def quarantined(console: Console, found: Payload) -> None:
     then = (
         "is skipped, and quarantine/ says why. Start the group's consumer again."
         if found["passed"]
-        else "is given up: quarantine/ says why. Spark jobs leave it out; other consumers stop when they come to it."
+        else "is given up: quarantine/ says why. Spark jobs and backfills leave it out; other consumers stop at it."
     )
     console.print(f"batch {found['quarantined']} of group {found['group']} {then}", markup=False)
 

@@ -133,6 +133,7 @@ def backfill_pipeline(
             outputs,
             first,
             last,
+            group=pipeline.source.group,
             reader=pipeline.source.reader,
             limits=_limits(pipeline),
             on_range=running.count,
