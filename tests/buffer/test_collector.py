@@ -80,8 +80,8 @@ async def test_a_pass_that_was_cut_short_is_finished_by_the_next(sim: SimStore):
 
 
 async def test_without_any_group_nobody_can_say_what_is_needed(sim: SimStore):
-    await produced(sim, [b"a"])
-    await drop_group(sim, "default", settings=QUICK)
+    await produced(sim, [b"a"], settings=quick(initial_groups=("first",)))
+    await drop_group(sim, "first", settings=QUICK)
     assert (await collect(sim)).trimmed == 0
     assert await consumed(sim) == [b"a"]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.buffer import Collector, Consumer, drop_group, quarantine
+from tenure.buffer import Collector, Consumer, groups, quarantine
 from tenure.errors import Conflict, Invalid
 from tenure.spark.plan import Limits, Planned
 from tenure.spark.replaying import Replay, retained
@@ -86,6 +86,6 @@ def test_a_stretch_of_a_replay_that_was_given_up_whole_is_an_empty_range(store: 
 
 
 def test_a_group_is_not_needed_to_give_a_batch_up(store: SimStore):
-    asyncio.run(drop_group(store, "default", settings=QUICK))
+    assert asyncio.run(groups(store, settings=QUICK)) == []
     give_up(store, 1)
     assert shown(replay(store, 0, 2).planned(0)) == (0, 2, [0, 2])

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 
 from tenure.buffer import inspect
 from tenure.buffer.collector import Collector
-from tenure.buffer.quarantine import drop_group
+from tenure.buffer.groups import drop_group
 from tenure.errors import Conflict, Corrupt, LeaseLost, NotFound
 from tenure.spark.source import BufferSource, BufferStreamReader
 from tests.buffer.support import quick

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Frontier, Op, Skip, State
+from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Frontier, Op, Retain, Skip, State
 from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 
-__all__ = ["append", "drop", "fence", "frontier", "no_group", "skip", "start", "void_names"]
+__all__ = [
+    "append",
+    "drop",
+    "fence",
+    "frontier",
+    "no_group",
+    "retain",
+    "retain_at_least",
+    "skip",
+    "start",
+    "void_names",
+]
 
 _GROUPS_NAMED = 10
 
@@ -112,6 +123,16 @@ def drop(state: State, group: str) -> list[Op]:
     if group not in state.groups:
         raise no_group(state, group)
     return [Drop(group)]
+
+
+def retain(state: State, retain_for_ms: int) -> list[Op] | None:
+    """Keep batches for this long from now on."""
+    return [Retain(retain_for_ms)] if retain_for_ms != state.retain_for_ms else None
+
+
+def retain_at_least(state: State, retain_for_ms: int) -> list[Op] | None:
+    """Keep batches for this long, or for longer where somebody has asked for that."""
+    return retain(state, max(retain_for_ms, state.retain_for_ms))
 
 
 def no_group(state: State, group: str) -> NotFound:

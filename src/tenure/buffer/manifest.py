@@ -29,6 +29,7 @@ __all__ = [
     "Marker",
     "Op",
     "ProducerRecord",
+    "Retain",
     "Run",
     "RunBody",
     "Seal",
@@ -159,13 +160,19 @@ class Void(msgspec.Struct, frozen=True, tag="void"):
     silent_ms: int
 
 
+class Retain(msgspec.Struct, frozen=True, tag="retain"):
+    """From now on the buffer keeps each batch for this long after its last entry was produced, whoever collects."""
+
+    retain_for_ms: int
+
+
 class Floor(msgspec.Struct, frozen=True, tag="floor"):
     """Deltas below ``number`` are covered by a checkpoint and may be freed."""
 
     number: int
 
 
-Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Floor
+Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Retain | Floor
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -222,6 +229,7 @@ class State(msgspec.Struct):
     void: str = ""
     floor: int = 0
     checkpoint: int = -1
+    retain_for_ms: int = 0
     groups: dict[str, Group] = {}
     producers: dict[str, ProducerRecord] = {}
     runs: list[Run] = []

@@ -17,7 +17,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Quarantined", "drop_group", "quarantine", "quarantined", "record_quarantine"]
+__all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
 
 _REASON_MAX = 4_096
 
@@ -81,11 +81,3 @@ async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, se
             if parts is not None and parts[2] == group:
                 found.add(int(parts[1]))
     return found
-
-
-async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:
-    """Forget a group, so that it keeps no batch any more; its consumer is fenced. Raises NotFound."""
-    journal = Journal(store, settings=settings)
-    await journal.open(create=False)
-    await journal.commit(lambda state, _: decide.drop(state, group))
-    await journal.close()
