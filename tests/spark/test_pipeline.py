@@ -76,18 +76,17 @@ def test_seven_days_hold_under_three_pipelines_with_other_wishes(
     kinds = {"week": 'retain_for = "7d"\n', "none": "", "hour": 'retain_for = "1h"\n'}
     text = '[pipeline]\nname = "{name}"\n[source]\nbuffer = "{buffer}"\ngroup = "{name}"\n{wish}'
     text += '[decode]\nformat = "text"\n[sink]\nkind = "parquet"\npath = "{name}"\n'
-    for _ in range(2):  # the second round collects what the first has acknowledged
-        for name, wish in kinds.items():
-            file = written(home, url, text.replace("{name}", name).replace("{wish}", wish))
-            assert ran(spark, file).state == "done"
+    for name, wish in [*kinds.items(), *kinds.items()]:  # the second round collects what the first has acknowledged
+        assert ran(spark, written(home, url, text.replace("{name}", name).replace("{wish}", wish))).state == "done"
     found = asyncio.run(stat(url))
     assert (found.retain_for_ms, found.first_seq, [each.why for each in found.kept]) == (
         7 * 86_400_000,
         0,
         ["retention"],
     )
-    assert "which keeps batches for at least 1h" in described(read_pipeline(file))[0]
-    backfill_pipeline(read_pipeline(file), LOCAL, into="again", first=0, last=1, spark=spark)
+    last = read_pipeline(home / "pipeline.toml")
+    assert "which keeps batches for at least 1h" in described(last)[0]
+    backfill_pipeline(last, LOCAL, into="again", first=0, last=1, spark=spark)
     assert len(rows(spark, home / "again", "_seq")) == 2
 
 
