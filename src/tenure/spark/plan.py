@@ -134,7 +134,7 @@ class Plan:
             return Planned(self.buffer_id, low, high, ())
         if high != found[-1].seq:
             found = list(self.between(first, high).descriptors)
-        bad = _given_up(self._store, low, high, group=self.group, settings=self._settings)
+        bad = self.given_up(low, high)
         return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
 
     def between(self, low: int, high: int) -> Planned:
@@ -153,6 +153,10 @@ class Plan:
                 high=high,
             )
         return Planned.of(found)
+
+    def given_up(self, low: int, high: int) -> set[int]:
+        """Which batches from ``low`` to ``high``, both included, the group has given up: one listing."""
+        return _given_up(self._store, low, high, group=self.group, settings=self._settings)
 
     def end_seq(self) -> int:
         """The newest batch of the buffer, -1 where there is none. Raises LeaseLost when fenced."""
