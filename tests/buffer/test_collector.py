@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tenure.buffer import Collected, Collector, Consumer, Producer, drop_group
-from tenure.buffer.naming import DELTA, FREED, RUN
+from tenure.buffer.naming import CHECKPOINT, DELTA, FREED, RUN
 from tenure.errors import NotFound
 from tenure.testing import ManualClock
-from tenure.testing.simstore import SimStore
+from tenure.testing.simstore import Call, Hold, SimStore
 from tests.buffer.support import QUICK, consumed, folded, produced, quick
 
 SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
@@ -78,8 +80,8 @@ async def test_a_pass_that_was_cut_short_is_finished_by_the_next(sim: SimStore):
 
 
 async def test_without_any_group_nobody_can_say_what_is_needed(sim: SimStore):
-    await produced(sim, [b"a"])
-    await drop_group(sim, "default", settings=QUICK)
+    await produced(sim, [b"a"], settings=quick(initial_groups=("first",)))
+    await drop_group(sim, "first", settings=QUICK)
     assert (await collect(sim)).trimmed == 0
     assert await consumed(sim) == [b"a"]
 
@@ -165,3 +167,56 @@ async def test_an_old_listing_is_made_again(sim: SimStore):
     sim.advance(3_600_000)
     assert (await collector.run_once()).locations == [orphan]
     await collector.close()
+
+
+def held_commit(store: SimStore) -> Hold:
+    """Stop the next delta on its way in."""
+    hold, caught = Hold(), list[Call]()
+
+    def stop_one(call: Call) -> Hold | None:
+        if call.kind != "put_new" or not DELTA.fullmatch(call.key) or caught:
+            return None
+        caught.append(call)
+        return hold
+
+    store.hook = stop_one
+    return hold
+
+
+async def test_a_batch_that_is_committed_between_the_listing_and_the_void_stays(sim: SimStore):
+    """The collector listed it as unreferenced; the mark that it commits then ends below it."""
+    patient = quick(grace_ms=3_600_000)
+    async with Producer(sim, settings=patient) as producer:
+        appending = held_commit(sim)
+        handle = await producer.produce([b"slow"])
+        await appending.reached.wait()
+        sim.advance(2 * patient.grace_ms)
+        voiding = held_commit(sim)
+        passing = asyncio.create_task(collect(sim, settings=patient))
+        await voiding.reached.wait()
+        appending.release()
+        await handle.durable()
+        voiding.release()
+        assert (await passing).objects == 0
+    assert await consumed(sim) == [b"slow"]
+
+
+async def test_deltas_are_freed_only_after_the_grace_period(sim: SimStore):
+    """A reader that listed the checkpoints a moment ago still follows from the one it chose."""
+    patient = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4, grace_ms=3_600_000)
+    await produced(sim, *([b"%d" % number] for number in range(40)), settings=SMALL)
+    sim.advance(patient.grace_ms - 1)
+    assert (await collect(sim, settings=patient)).deltas == 0
+    assert min(key for key in sim.objects if DELTA.fullmatch(key)).endswith("/00000000000000000000.json")
+    sim.advance(1)
+    assert (await collect(sim, settings=patient)).deltas > 20
+
+
+async def test_a_buffer_opens_from_the_older_checkpoint_after_deltas_were_freed(sim: SimStore):
+    """The newest one may be damaged tomorrow, so what follows the one before it is kept, too."""
+    await produced(sim, *([b"%d" % number] for number in range(42)), settings=SMALL)
+    assert (await collect(sim)).deltas > 20
+    newest = max(key for key in sim.objects if CHECKPOINT.fullmatch(key))
+    data, modified_ms = sim.objects[newest]
+    sim.objects[newest] = (data[:-9] + b"x" + data[-8:], modified_ms)
+    assert await consumed(sim) == [b"%d" % number for number in range(42)]

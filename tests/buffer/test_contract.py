@@ -10,6 +10,7 @@ import pytest
 from tenure.buffer import (
     Collector,
     Consumer,
+    Kept,
     ObjectExists,
     ObjectMissing,
     ObjectStore,
@@ -194,7 +195,7 @@ async def test_groups_have_frontiers_of_their_own(store: ObjectStore):
         await one.ack_through(1)
         assert (await two.next_batch()).seq == 0  # type: ignore[union-attr]
     state = await folded(store)
-    assert {name: group.next_seq for name, group in state.groups.items()} == {"default": 0, "one": 2, "two": 0}
+    assert {name: group.next_seq for name, group in state.groups.items()} == {"one": 2, "two": 0}
 
 
 async def test_the_collector_deletes_what_every_group_has_acknowledged(store: ObjectStore):
@@ -217,7 +218,8 @@ async def test_the_collector_deletes_what_every_group_has_acknowledged(store: Ob
 async def test_a_buffer_can_be_looked_at_without_taking_part(store: ObjectStore):
     await produced(store, [b"a", b"b"], [b"c"])
     figures = await stat(store)
-    assert (figures.next_seq, figures.entries_total, figures.groups[0].lag_batches) == (2, 3, 2)
+    assert (figures.next_seq, figures.entries_total, figures.groups) == (2, 3, [])
+    assert figures.kept == [Kept("no_group", 2)]
     assert [d.seq async for d in entries(store)] == [0, 1]
     assert [d.entries async for d in entries(store, 1)] == [1]
     assert (await dump(store))["tail"][1]["seq"] == 1

@@ -19,6 +19,7 @@ from tenure.buffer.manifest import (
     Frontier,
     Genesis,
     Op,
+    Retain,
     Seal,
     Skip,
     State,
@@ -58,10 +59,13 @@ class Model:
     def step(self) -> None:
         assert self.state is not None
         ops = self.dice.choice(
-            [self.append, self.append, self.start, self.ack, self.seal, self.point, self.trim, self.void]
+            [self.append, self.append, self.start, self.ack, self.seal, self.point, self.trim, self.void, self.retain]
         )()
         if ops:
             self.commit(ops)
+
+    def retain(self) -> list[Op]:
+        return [Retain(self.dice.randint(0, 9))]
 
     def append(self) -> list[Op]:
         entries = []
@@ -162,6 +166,7 @@ def entry(name: str = "5", producer: str = "P", ordinal: int = 5) -> Entry:
         [Trim(0)],
         [Void("1", 0)],
         [Void("9", 0)],
+        [Retain(-1)],
         [Genesis(4, [])],
     ],
     ids=repr,

@@ -18,7 +18,7 @@ def test_every_setting_is_listed_with_its_default():
     listed = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| \S", PAGE.partition("## Settings")[2], re.MULTILINE))
     defaults = msgspec.structs.asdict(BufferSettings())
     assert listed == {
-        name: ", ".join(value) if isinstance(value, tuple) else str(value) for name, value in defaults.items()
+        name: ", ".join(value) or "none" if isinstance(value, tuple) else str(value) for name, value in defaults.items()
     }
 
 

@@ -51,13 +51,49 @@ def test_without_the_extra_every_command_says_what_to_install(
     assert "pip install 'tenure[buffer]'" in capsys.readouterr().err + done.output
 
 
-def test_gc_keeps_what_it_is_told_to_retain(tenure: Tenure, home: Path) -> None:
+def test_gc_keeps_what_the_buffer_retains_and_says_for_whom(tenure: Tenure, home: Path) -> None:
     tenure("buffer", "produce", home, stdin="x\n")
     asyncio.run(read_all(home))
-    kept = asked(tenure, "gc", home, "--dry-run", "--grace", "0", "--retain-for", "1h")
-    assert (kept["trimmed"], kept["objects"]) == (0, 0)
+    assert asked(tenure, "set", home, "--retain-for", "7d") == {"retain_for_ms": 7 * 86_400_000, "before_ms": 0}
+    kept = asked(tenure, "gc", home, "--grace", "0")
+    assert (kept["trimmed"], kept["objects"], kept["kept"][0]["why"]) == (0, 0, "retention")
+    assert "kept: 1 batch for the retention" in tenure("buffer", "gc", home).stdout
+    assert "retention: 7d 0h\nkept: 1 batch for the retention\n" in tenure("buffer", "stat", home).stdout
+    assert tenure("buffer", "set", home, "--retain-for", "0").stdout == "retention: none (it was 7d 0h)\n"
     gone = asked(tenure, "gc", home, "--grace", "0")
-    assert (gone["trimmed"], gone["objects"]) == (1, 1)
+    assert (gone["trimmed"], gone["objects"], gone["kept"]) == (1, 1, [])
+
+
+def test_a_retention_that_is_none_is_wrong_usage_and_changes_nothing(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="x\n")
+    for wrong in ([], ["--retain-for", "long"], ["--retain-for", "-1h"], ["--retain-for", "40000d"]):
+        done = tenure("buffer", "set", home, *wrong)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert asked(tenure, "stat", home)["retain_for_ms"] == 0
+
+
+def test_groups_are_listed_with_what_they_pin_and_dropped(tenure: Tenure, home: Path) -> None:
+    tenure("buffer", "produce", home, stdin="x\n")
+    assert asked(tenure, "groups", home) == {"groups": []}
+    assert "no group yet" in tenure("buffer", "groups", home).stdout
+    assert "kept: 1 batch for whoever comes" in tenure("buffer", "gc", home).stdout
+    asyncio.run(read_all(home))
+    asyncio.run(started(home, "audit"))
+    found = {each["group"]: each for each in asked(tenure, "groups", home)["groups"]}
+    assert {name: each["pinned_batches"] for name, each in found.items()} == {"audit": 1, "default": 0}
+    assert "kept: 1 batch for group audit, idle for" in tenure("buffer", "gc", home).stdout
+    listed = tenure("buffer", "groups", home).stdout
+    assert "pins alone" in listed
+    assert "audit" in listed
+    missing = tenure("buffer", "drop-group", home, "adit")
+    assert (missing.returncode, "it has audit, default" in missing.stderr) == (1, True)
+    assert asked(tenure, "drop-group", home, "audit") == {"dropped": "audit"}
+    assert asked(tenure, "gc", home, "--grace", "0")["objects"] == 1
+
+
+async def started(home: Path, group: str) -> None:
+    async with Consumer(home.as_uri(), group=group, collect=False):
+        pass
 
 
 async def read_all(home: Path) -> None:
@@ -106,7 +142,10 @@ def test_stat_tells_size_cost_and_lag(tenure: Tenure, home: Path) -> None:
     assert (found["batches"], found["entries_total"], found["next_seq"]) == (3, 3, 3)
     assert found["requests_per_gb"] > 0
     assert found["objects_per_hour"] > 0
-    assert found["groups"] == [found["groups"][0] | {"group": "default", "lag_batches": 3, "last_acked": None}]
+    assert (found["groups"], found["kept"][0]["why"]) == ([], "no_group")
+    asyncio.run(started(home, "orders"))
+    found = asked(tenure, "stat", home)
+    assert found["groups"] == [found["groups"][0] | {"group": "orders", "lag_batches": 3, "last_acked": None}]
     text = tenure("buffer", "stat", home).stdout
     assert "3 batches held, sequences 0 to 2" in text
     assert "requests per GB" in text
@@ -153,16 +192,17 @@ def test_verify_finds_damage_and_strangers_and_quarantine_gets_past_it(tenure: T
     assert asked(tenure, "verify", "--no-data", home)["harmful"] == 0, "its size is right"
     assert "damaged" in tenure("buffer", "verify", home).stdout
 
+    asyncio.run(started(home, "default"))
     later = asked(tenure, "quarantine", home, 1, "--reason", "for a job of Spark")
     assert (later["quarantined"], later["passed"]) == (1, False)
     next_one = asked(tenure, "quarantine", home, 0, "--reason", "a flipped bit")
     assert (next_one["quarantined"], next_one["passed"]) == (0, True)
     [group] = asked(tenure, "stat", home)["groups"]
     assert (group["last_acked"], group["skipped"]) == (0, 1)
-    assert tenure("buffer", "quarantine", home, 0, "--reason", "again").returncode == 2, "the group is past it"
+    assert not asked(tenure, "quarantine", home, 0, "--reason", "again")["passed"], "the group is past it"
 
 
-@pytest.mark.parametrize("command", [["stat"], ["manifest"], ["tail"], ["gc"], ["verify"]])
+@pytest.mark.parametrize("command", [["stat"], ["manifest"], ["tail"], ["gc"], ["verify"], ["groups"]])
 def test_where_there_is_no_buffer_that_is_said(tenure: Tenure, tmp_path: Path, command: list[str]) -> None:
     done = tenure("buffer", *command, tmp_path / "none")
     assert done.returncode == 1

@@ -20,14 +20,26 @@ MAY_IMPORT = {
     "clock": {"errors"},
     "extras": {"errors"},
     "settings": {"errors", "core"},
+    "durations": {"errors", "core"},
     "core": {"errors"},
     "log": {"errors", "settings", "core"},
     "broker": {"errors", "settings", "clock", "core", "log"},
-    "worker": {"errors", "extras", "address", "endpoint", "server_guard", "core", "client", "logs", "timers"},
+    "worker": {
+        "errors",
+        "extras",
+        "address",
+        "endpoint",
+        "server_guard",
+        "durations",
+        "core",
+        "client",
+        "logs",
+        "timers",
+    },
     "timers": {"errors", "core"},
     "buffer": {"errors", "clock"},
     "client": {"errors", "address", "endpoint", "server_guard", "core"},
-    "spark": {"errors", "extras", "address", "logs", "clock", "core", "buffer", "client"},
+    "spark": {"errors", "extras", "address", "durations", "logs", "clock", "core", "buffer", "client"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.

@@ -90,7 +90,8 @@ def file_of(url: str, seq: int) -> Path:
 
 
 def frontier(url: str) -> int | None:
-    return asyncio.run(stat(url)).groups[0].last_acked
+    groups = asyncio.run(stat(url)).groups
+    return groups[0].last_acked if groups else None
 
 
 # Reading
@@ -283,7 +284,23 @@ def test_a_range_of_batches_that_were_all_given_up_is_an_empty_commit(
         asyncio.run(quarantine(url, seq, reason="both"))
     filled([b"2"], url=url)
     ingest(spark, url, sink, limits=Limits(batches_max=1), settings=FAST)
-    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(1, 1), (2, 2)], [b"2"])
+    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(0, 0), (1, 1), (2, 2)], [b"2"])
+
+
+def test_a_job_goes_on_after_every_batch_of_the_range_it_stopped_at_was_given_up(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    """The usual case for a job that keeps up: its range is the one batch that is bad."""
+    url = filled([b"0"])
+    ingest(spark, url, sink, settings=FAST)
+    filled([b"1"], url=url)
+    file_of(url, 1).unlink()
+    with pytest.raises(Corrupt):
+        ingest(spark, url, sink, settings=FAST)
+    asyncio.run(quarantine(url, 1, reason="gone"))
+    filled([b"2"], [b"3"], url=url)
+    ingest(spark, url, sink, settings=FAST)
+    assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(0, 0), (1, 1), (2, 3)], [b"0", b"2", b"3"])
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -348,6 +365,26 @@ def test_a_replay_fills_a_new_table_and_only_the_rest_of_an_old_one(
     with pytest.raises(Conflict, match="new table") as caught:
         backfill(spark, url, sink, 4, 4, settings=KEEPING)
     assert caught.value.code == "sink_moved"
+
+
+def test_a_replay_gets_past_a_batch_that_is_gone_once_it_is_given_up(
+    spark: SparkSession, filled: Filled, sink: FolderSink
+):
+    url = filled(*([b"%d" % number] for number in range(5)))
+    ingest(spark, url, sink, settings=KEEPING)
+    file_of(url, 2).unlink()
+    copy = FolderSink(sink.root.parent)
+    backfill(spark, url, copy, 0, 1, settings=KEEPING)
+    with pytest.raises(Corrupt):
+        backfill(spark, url, copy, 0, 4, settings=KEEPING)
+    with pytest.raises(Conflict):
+        backfill(spark, url, copy, 3, 4, settings=KEEPING)
+    asyncio.run(quarantine(url, 2, reason="gone"))
+    summary = backfill(spark, url, copy, 3, 3, settings=KEEPING)
+    assert (summary.batches, summary.passed_over) == (1, 0)
+    backfill(spark, url, copy, 0, 4, settings=KEEPING)
+    assert copy.ranges() == [(0, 1), (2, 3), (4, 4)]
+    assert [row["entry"] for row in copy.rows()] == [b"0", b"1", b"3", b"4"]
 
 
 def test_an_end_that_is_none_or_not_kept_is_refused(spark: SparkSession, filled: Filled, sink: FolderSink):

@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_each_entry_ends_in_one_table_once(spark: SparkSession, home: Path, filled: Filled) -> None:
     url = filled(FIRST, SECOND)
-    file = written(home, url)
+    file = written(home, url, PIPELINE.replace("entries_max", 'retain_for = "1h"\nentries_max'))
     run = ran(spark, file)
     assert (run.state, run.ranges, run.batches, run.low, run.high) == ("done", 2, 2, 0, 1)
     found = run.figures
@@ -66,6 +66,28 @@ def test_each_entry_ends_in_one_table_once(spark: SparkSession, home: Path, fill
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 3
     with pytest.raises(Invalid, match="the pipeline's own table"):
         backfill_pipeline(read_pipeline(file), LOCAL, into="tables/orders", first=0, last=1, spark=spark)
+
+
+def test_seven_days_hold_under_three_pipelines_with_other_wishes(
+    spark: SparkSession, home: Path, filled: Filled
+) -> None:
+    """The reader of each collects; what one asked to keep, another may not delete."""
+    url = filled([b"0"], [b"1"])
+    kinds = {"week": 'retain_for = "7d"\n', "none": "", "hour": 'retain_for = "1h"\n'}
+    text = '[pipeline]\nname = "{name}"\n[source]\nbuffer = "{buffer}"\ngroup = "{name}"\n{wish}'
+    text += '[decode]\nformat = "text"\n[sink]\nkind = "parquet"\npath = "{name}"\n'
+    for name, wish in [*kinds.items(), *kinds.items()]:  # the second round collects what the first has acknowledged
+        assert ran(spark, written(home, url, text.replace("{name}", name).replace("{wish}", wish))).state == "done"
+    found = asyncio.run(stat(url))
+    assert (found.retain_for_ms, found.first_seq, [each.why for each in found.kept]) == (
+        7 * 86_400_000,
+        0,
+        ["retention"],
+    )
+    last = read_pipeline(home / "pipeline.toml")
+    assert "which keeps batches for at least 1h" in described(last)[0]
+    backfill_pipeline(last, LOCAL, into="again", first=0, last=1, spark=spark)
+    assert len(rows(spark, home / "again", "_seq")) == 2
 
 
 def test_a_row_that_no_row_may_be_stops_the_run_before_anything_is_written(
@@ -236,7 +258,7 @@ def test_what_only_spark_can_tell_is_told_with_its_line_before_anything_is_read(
     with pytest.raises(Invalid, match=told) as caught:
         ran(spark, written(home, url, PIPELINE.replace(before, after)))
     assert caught.value.code == "bad_step"
-    assert [one.group for one in asyncio.run(stat(url)).groups] == ["default"]  # which every buffer has
+    assert asyncio.run(stat(url)).groups == []
 
 
 def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: Filled) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tenure.buffer import Collector, Descriptor, quarantine, verify
@@ -297,6 +298,25 @@ def test_the_table_is_not_behind_where_the_frontier_moved_over_what_was_given_up
     assert caught.value.code == "sink_behind"
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_range_whose_every_batch_was_given_up_is_planned_once_more_and_empty(store: SimStore, count: int):
+    """Its end was agreed on, and a driver that is late may still commit it: the table has to pass it as it was cut."""
+    with opened(store, last_committed=1, limits=Limits(batches_max=count)) as plan:
+        cut = plan.next()
+    for seq in range(2, 2 + count):
+        asyncio.run(quarantine(store, seq, reason="lost", settings=QUICK))
+    assert cut is not None
+    with opened(store, last_committed=1) as plan:
+        again = plan.next()
+        assert again is not None
+        assert again == msgspec.structs.replace(cut, descriptors=())
+        plan.ack_through(again.high)
+        behind = plan.next()
+        assert behind is not None
+        assert [each.seq for each in behind.descriptors] == list(range(2 + count, 6))
+        assert (behind.low, plans(store)) == (2 + count, [plan_key("default", 2 + count)])
+
+
 def test_what_another_group_gave_up_is_not_left_out(store: SimStore):
     with opened(store, group="other") as other:
         asyncio.run(quarantine(store, 1, reason="theirs", group="other", settings=QUICK))
@@ -305,13 +325,15 @@ def test_what_another_group_gave_up_is_not_left_out(store: SimStore):
         assert [len(planned.descriptors) for planned in [plan.next()] if planned] == [6]
 
 
-def test_only_what_is_not_acknowledged_can_be_given_up(store: SimStore):
+def test_what_is_not_in_the_buffer_or_of_a_group_that_is_not_there_cannot_be_given_up(store: SimStore):
     with opened(store, last_committed=1):
         pass
-    with pytest.raises(Invalid, match="behind group"):
-        asyncio.run(quarantine(store, 1, reason="too late", settings=QUICK))
     with pytest.raises(NotFound):
         asyncio.run(quarantine(store, 6, reason="too early", settings=QUICK))
+    with pytest.raises(NotFound, match="it has default") as caught:
+        asyncio.run(quarantine(store, 2, reason="misspelt", group="defualt", settings=QUICK))
+    assert caught.value.code == "no_group"
+    assert not any(key.startswith("quarantine/") for key in store.objects)
 
 
 # Between and acknowledging

@@ -68,8 +68,10 @@ def flat(batches: list[list[bytes]]) -> list[bytes]:
 
 
 def standing(url: str, group: str = "default") -> tuple[int, int]:
-    """The group's epoch, and the first batch that it has not acknowledged."""
-    found = next(stat for stat in asyncio.run(inspect.stat(url)).groups if stat.group == group)
+    """The group's epoch, -1 before its first start, and the first batch that it has not acknowledged."""
+    found = next((stat for stat in asyncio.run(inspect.stat(url)).groups if stat.group == group), None)
+    if found is None:
+        return -1, 0
     return found.epoch, 0 if found.last_acked is None else found.last_acked + 1
 
 

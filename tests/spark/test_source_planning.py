@@ -14,7 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 
 from tenure.buffer import inspect
 from tenure.buffer.collector import Collector
-from tenure.buffer.quarantine import drop_group
+from tenure.buffer.groups import drop_group
+from tenure.buffer.quarantine import quarantine
 from tenure.errors import Conflict, Corrupt, LeaseLost, NotFound
 from tenure.spark.source import BufferSource, BufferStreamReader
 from tests.buffer.support import quick
@@ -255,6 +256,58 @@ def test_a_damaged_batch_fails_the_task_or_is_skipped_on_the_record(filled: Fill
     assert [path.name for path in sorted((home / "quarantine").iterdir())] == [
         f"{number:020}-default.json" for number in (2, 4)
     ]
+
+
+def give_up(url: str, *seqs: int) -> None:
+    for seq in seqs:
+        (Path(url.removeprefix("file://")) / asyncio.run(location(url, seq))).unlink()
+        asyncio.run(quarantine(url, seq, reason="gone"))
+
+
+async def location(url: str, seq: int) -> str:
+    [found] = [each.location async for each in inspect.entries(url, seq, seq + 1)]
+    return found
+
+
+def test_a_micro_batch_is_run_again_without_what_was_given_up(filled: Filled, opened: Any):
+    """Its range is in Spark's log: the first batch moved the frontier, the later one is on the record only."""
+    url = filled(*BATCHES)
+    first = opened(url)
+    start = first.initialOffset()
+    end = step(first, start)
+    give_up(url, 0, 4)
+    asyncio.run(Collector(url, settings=quick()).run_once())
+    again = opened(url)
+    left = [entry for number, batch in enumerate(BATCHES) if number not in (0, 4) for entry in batch]
+    assert entries_of(again, start, end) == left
+    assert step(again, end) == end
+    assert frontier(url) == 6
+
+
+def test_a_micro_batch_whose_every_batch_was_given_up_is_empty(filled: Filled, opened: Any):
+    url = filled(*BATCHES)
+    first = opened(url)
+    start = first.initialOffset()
+    end = step(first, start, ReadMaxFiles(1))
+    give_up(url, 0)
+    again = opened(url)
+    assert entries_of(again, start, end) == []
+    assert step(again, end)["low"] == 1
+
+
+def test_a_query_goes_on_behind_what_was_given_up_and_its_range_follows_the_one_before(filled: Filled, opened: Any):
+    url = filled(*BATCHES)
+    first = opened(url)
+    at = step(first, first.initialOffset(), ReadMaxFiles(5))
+    assert step(first, at, ReadMaxFiles(1))["low"] == 5
+    give_up(url, 5)
+    second = opened(url)
+    assert step(second, at) == at, "nothing has come since"
+    filled([b"new"], url=url)
+    end = step(second, at)
+    assert (end["low"], end["seq"], entries_of(second, at, end)) == (5, 7, [b"new"])
+    assert step(second, end) == end
+    assert frontier(url) == 7
 
 
 def test_a_buffer_that_is_not_there_is_named(tmp_path: Path, opened: Any):

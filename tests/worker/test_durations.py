@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from tenure.durations import Rate, ms_of, rate_of
 from tenure.errors import Invalid
-from tenure.worker.durations import Rate, ms_of, rate_of
 
 
 @pytest.mark.parametrize(

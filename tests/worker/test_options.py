@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tenure.durations import Rate
 from tenure.errors import Invalid
 from tenure.worker.backoff import Exponential, Fixed
-from tenure.worker.durations import Rate
 from tenure.worker.options import TaskOptions
 from tenure.worker.verdict import AckPolicy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.worker.durations import Rate
+from tenure.durations import Rate
 from tenure.worker.pace import Bucket, Lane, Slots
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from tenure.durations import ms_of
 from tenure.worker.app import App
 from tenure.worker.backoff import Exponential
 from tenure.worker.context import Context
-from tenure.worker.durations import ms_of
 from tenure.worker.middleware import Middleware
 from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
 from tenure.worker.task import PutOptions

@@ -8,14 +8,16 @@ from tenure.buffer.batch import Batch, Descriptor, Range
 from tenure.buffer.collector import Collected, Collector
 from tenure.buffer.consumer import Consumer
 from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.groups import GroupStat, drop_group, groups
 from tenure.buffer.ingest import Ingest
 from tenure.buffer.ingest_settings import IngestSettings
-from tenure.buffer.inspect import BufferStat, Finding, GroupStat, dump, entries, stat, verify
+from tenure.buffer.inspect import BufferStat, Finding, dump, entries, stat, verify
 from tenure.buffer.lag import Lag
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.pending import Position, WriteHandle
 from tenure.buffer.producer import Producer
-from tenure.buffer.quarantine import Quarantined, drop_group, quarantine
+from tenure.buffer.quarantine import Quarantined, quarantine
+from tenure.buffer.retention import Kept, ask_retention, set_retention
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.sink_delta import DeltaSink
 from tenure.buffer.sink_sqlite import SqliteSink
@@ -46,6 +48,7 @@ __all__ = [
     "GroupStat",
     "Ingest",
     "IngestSettings",
+    "Kept",
     "Lag",
     "ObjectExists",
     "ObjectInfo",
@@ -62,11 +65,14 @@ __all__ = [
     "StoreRefused",
     "WriteHandle",
     "Written",
+    "ask_retention",
     "drop_group",
     "dump",
     "entries",
+    "groups",
     "open_store",
     "quarantine",
+    "set_retention",
     "stat",
     "verify",
 ]

@@ -7,20 +7,23 @@ by block, after the mark that says so.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import msgspec
 
 from tenure.buffer.backlog import Backlog
-from tenure.buffer.catalog import Catalog
 from tenure.buffer.journal import Journal
 from tenure.buffer.manifest import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.naming import CHECKPOINT, DELTA, RUN, freed_key, successor
+from tenure.buffer.retention import Kept, acknowledged, first_needed, kept_for
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
 from tenure.clock import Clock
 
 __all__ = ["Collected", "Collector"]
+
+log = logging.getLogger("tenure.buffer")
 
 
 class Collected(msgspec.Struct):
@@ -36,6 +39,8 @@ class Collected(msgspec.Struct):
     runs: int = 0
     foreign: list[str] = []
     """Files under ``data/`` that are not the buffer's: never deleted."""
+    kept: list[Kept] = []
+    """Who or what pins the batches that stay."""
     held_back: str = ""
     """Why the pass stopped where it did."""
 
@@ -62,8 +67,8 @@ class Collector:
     async def run_once(self, *, dry_run: bool = False) -> Collected:
         """One pass. Raises Corrupt where the manifest is missing or unreadable, with nothing deleted."""
         if not self._opened:
-            await self._journal.open(create=False)
-            self._opened = True
+            await self._journal.open(create=False, writing=not dry_run)
+            self._opened = not dry_run
         self._guard(await self._journal.sync())
         now_ms = await self._journal.patient.repeat(self._journal.store.now_ms)
         report = Collected()
@@ -71,6 +76,9 @@ class Collector:
         await self._batches(now_ms, first_seq, report, dry_run)
         await self._deltas(now_ms, report, dry_run)
         await self._runs(now_ms, report, dry_run)
+        report.kept = kept_for(self._journal.state, first_seq, now_ms)
+        kept = "; ".join(map(str, report.kept)) or "none"
+        log.info("%s: %s batches deleted, kept: %s", self._journal.store.url, 0 if dry_run else report.objects, kept)
         return report
 
     async def close(self) -> None:
@@ -80,35 +88,25 @@ class Collector:
     # Trimming
 
     async def _trim(self, now_ms: int, report: Collected, dry_run: bool) -> int:
-        """Drop from the manifest what every group has acknowledged and the retention has passed."""
+        """Drop from the manifest what every group has acknowledged and the retention has passed.
+
+        Return the first sequence that stays.
+        """
         state = self._journal.state
-        target = await self._needed(state, now_ms)
+        target = await first_needed(self._journal, now_ms)
         report.trimmed = target - state.first_seq
-        if report.trimmed > 0 and not dry_run:
-            await self._journal.commit(lambda newer, _: self._decide_trim(newer, target))
-        return target
+        if dry_run or report.trimmed == 0:
+            return target
+        await self._journal.commit(lambda newer, _: self._decide_trim(newer, target, state.retain_for_ms))
+        report.trimmed = self._journal.state.first_seq - state.first_seq
+        return self._journal.state.first_seq
 
-    def _decide_trim(self, state: State, target: int) -> list[Op] | None:
+    def _decide_trim(self, state: State, target: int, retain_for_ms: int) -> list[Op] | None:
         self._guard(state)
-        needed = min((group.next_seq for group in state.groups.values()), default=state.first_seq)
-        target = min(target, needed)
+        if state.retain_for_ms > retain_for_ms:  # raised after the target was found: the next pass finds another
+            return None
+        target = min(target, acknowledged(state))
         return [Trim(target)] if target > state.first_seq else None
-
-    async def _needed(self, state: State, now_ms: int) -> int:
-        """The first sequence to keep. Without any group nobody can say what is needed, so everything is."""
-        acked = min((group.next_seq for group in state.groups.values()), default=state.first_seq)
-        young_ms = now_ms - self._journal.settings.retain_for_ms
-        if self._journal.settings.retain_for_ms == 0:
-            return acked
-        seq = state.first_seq
-        for run in state.runs:  # whole runs first, without reading them
-            if run.last_ms < young_ms and run.end_seq <= acked:
-                seq = run.end_seq
-        async for descriptor in Catalog(self._journal).walk(seq, acked):
-            if descriptor.last_ms >= young_ms:
-                break
-            seq = descriptor.seq + 1
-        return max(seq, state.first_seq)
 
     # Batches
 

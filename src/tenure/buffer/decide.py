@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Forget, Frontier, Op, Skip, State
+from tenure.buffer.manifest import Append, Drop, Entry, Epoch, Forget, Frontier, Op, Retain, Skip, State
 from tenure.buffer.naming import is_fresh_id, successor
 from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 
-__all__ = ["append", "drop", "fence", "forget", "frontier", "skip", "start", "void_names"]
+__all__ = [
+    "append",
+    "drop",
+    "fence",
+    "forget",
+    "frontier",
+    "no_group",
+    "retain",
+    "retain_at_least",
+    "skip",
+    "start",
+    "void_names",
+]
+
+_GROUPS_NAMED = 10
 
 
 def append(
@@ -128,5 +142,23 @@ def skip(state: State, group: str, epoch: int, seq: int) -> list[Op] | None:
 def drop(state: State, group: str) -> list[Op]:
     """Forget a group. Raises NotFound."""
     if group not in state.groups:
-        raise NotFound(f"the buffer has no group {group}", group=group)
+        raise no_group(state, group)
     return [Drop(group)]
+
+
+def retain(state: State, retain_for_ms: int) -> list[Op] | None:
+    """Keep batches for this long from now on."""
+    return [Retain(retain_for_ms)] if retain_for_ms != state.retain_for_ms else None
+
+
+def retain_at_least(state: State, retain_for_ms: int) -> list[Op] | None:
+    """Keep batches for this long, or for longer where somebody has asked for that."""
+    return retain(state, max(retain_for_ms, state.retain_for_ms))
+
+
+def no_group(state: State, group: str) -> NotFound:
+    """The error for a group that is not there, with the names of some that are."""
+    known = ", ".join(sorted(state.groups)[:_GROUPS_NAMED])
+    more = len(state.groups) - _GROUPS_NAMED
+    there = f"it has {known}" + (f" and {more} more" if more > 0 else "") if known else "it has none"
+    return NotFound(f"the buffer has no group {group}: {there}", code="no_group", group=group)

@@ -24,6 +24,7 @@ from tenure.buffer.manifest import (
     Genesis,
     Group,
     Op,
+    Retain,
     Seal,
     Skip,
     State,
@@ -92,6 +93,10 @@ def _apply(state: State, op: Op, delta: Delta) -> None:
             if delta.number != 0:
                 _refuse(delta, "a second genesis")
             state.groups = {name: Group(0, "", 0, delta.ts_ms, 0) for name in op.groups}
+        case Retain():
+            if op.retain_for_ms < 0:
+                _refuse(delta, f"a retention of {op.retain_for_ms} ms")
+            state.retain_for_ms = op.retain_for_ms
         case Checkpointed():
             if not state.checkpoint < op.number < delta.number:
                 _refuse(delta, f"checkpoint {op.number} after {state.checkpoint}")
@@ -184,6 +189,7 @@ def invariants(state: State) -> None:
     assert 0 <= state.first_seq <= state.next_seq
     assert len(state.tail) <= state.next_seq - state.first_seq or not state.tail
     assert state.floor % state.block == 0
+    assert state.retain_for_ms >= 0
     assert state.floor <= state.checkpoint + 1 <= state.number + 1
     seq = state.tail_seq
     for run in reversed(state.runs):

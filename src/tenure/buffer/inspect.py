@@ -12,25 +12,15 @@ from tenure.buffer import manifest
 from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
+from tenure.buffer.groups import GroupStat, group_stats
 from tenure.buffer.journal import Journal
 from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, PIPELINE, PLAN, RUN
+from tenure.buffer.retention import Kept, kept_for
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
 from tenure.errors import Corrupt
 
-__all__ = ["BufferStat", "Finding", "GroupStat", "buffer_id", "dump", "entries", "stat", "verify"]
-
-
-class GroupStat(msgspec.Struct, frozen=True):
-    """Where a group stands."""
-
-    group: str
-    epoch: int
-    consumer: str
-    last_acked: int | None
-    lag_batches: int
-    lag_ms: int
-    skipped: int
+__all__ = ["BufferStat", "Finding", "buffer_id", "dump", "entries", "stat", "verify"]
 
 
 class BufferStat(msgspec.Struct, frozen=True):
@@ -52,6 +42,9 @@ class BufferStat(msgspec.Struct, frozen=True):
     checkpoint: int
     floor: int
     runs: int
+    retain_for_ms: int
+    kept: list[Kept]
+    """Why the batches stay that it holds."""
     groups: list[GroupStat]
 
 
@@ -72,24 +65,9 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
     """The buffer's figures. Costs follow from what the manifest counts: a batch is a put, a commit a put and a head."""
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
-    now_ms = journal.clock.wall_ms()
     commits = state.number + 1
     requests = state.next_seq + 2 * commits
     hours = max((state.ts_ms - _born_ms(state.buffer)) / 3_600_000, 1)  # what is younger is no rate yet
-    groups = []
-    for name, group in sorted(state.groups.items()):
-        waiting = await Catalog(journal).descriptors(group.next_seq, 1)
-        groups.append(
-            GroupStat(
-                group=name,
-                epoch=group.epoch,
-                consumer=group.consumer,
-                last_acked=group.next_seq - 1 if group.next_seq else None,
-                lag_batches=state.next_seq - group.next_seq,
-                lag_ms=max(0, now_ms - waiting[0].first_ms) if waiting else 0,
-                skipped=group.skipped,
-            )
-        )
     return BufferStat(
         buffer_id=state.buffer,
         url=journal.store.url,
@@ -107,7 +85,9 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
         checkpoint=state.checkpoint,
         floor=state.floor,
         runs=len(state.runs),
-        groups=groups,
+        retain_for_ms=state.retain_for_ms,
+        kept=kept_for(state, state.first_seq, journal.clock.wall_ms()),
+        groups=await group_stats(journal),
     )
 
 

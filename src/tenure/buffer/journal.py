@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from tenure.buffer.decide import retain_at_least
 from tenure.buffer.fold import fold
 from tenure.buffer.genesis import create_buffer, find_buffer, probe
 from tenure.buffer.manifest import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
@@ -56,7 +57,8 @@ class Journal:
     async def open(self, *, create: bool, writing: bool = True) -> State:
         """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
 
-        Whoever only looks passes ``writing=False``, and needs no right to write.
+        An opener whose settings ask for a longer retention than the buffer's raises it. Whoever only looks passes
+        ``writing=False``, and needs no right to write.
         """
         if writing:
             await probe(self.patient)
@@ -68,6 +70,8 @@ class Journal:
                 code="two_buffers",
             )
         self._anchor = self.state.number
+        if writing and self.settings.retain_for_ms > self.state.retain_for_ms:
+            await self.commit(lambda state, _: retain_at_least(state, self.settings.retain_for_ms))
         return self.state
 
     async def marker(self, *, create: bool = False) -> Marker:

@@ -30,6 +30,7 @@ __all__ = [
     "Group",
     "Marker",
     "Op",
+    "Retain",
     "Run",
     "RunBody",
     "Seal",
@@ -159,13 +160,19 @@ class Forget(msgspec.Struct, frozen=True, tag="forget"):
     below: str
 
 
+class Retain(msgspec.Struct, frozen=True, tag="retain"):
+    """From now on the buffer keeps each batch for this long after its last entry was produced, whoever collects."""
+
+    retain_for_ms: int
+
+
 class Floor(msgspec.Struct, frozen=True, tag="floor"):
     """Deltas below ``number`` are covered by a checkpoint and may be freed."""
 
     number: int
 
 
-Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Forget | Floor
+Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Forget | Retain | Floor
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -223,6 +230,7 @@ class State(msgspec.Struct):
     forgotten: str = ""
     floor: int = 0
     checkpoint: int = -1
+    retain_for_ms: int = 0
     groups: dict[str, Group] = {}
     producers: Producers = msgspec.field(default_factory=Producers)
     runs: list[Run] = []

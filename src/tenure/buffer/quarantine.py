@@ -17,7 +17,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Quarantined", "drop_group", "quarantine", "quarantined", "record_quarantine"]
+__all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
 
 _REASON_MAX = 4_096
 
@@ -46,27 +46,27 @@ async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, gro
 async def quarantine(
     store: ObjectStore | str, seq: int, *, reason: str, group: str = "default", settings: BufferSettings | None = None
 ) -> bool:
-    """For an operator: give up a batch that a group cannot get past, on the record; True where the group has passed it.
+    """For an operator: give up a batch that a group cannot get past, on the record; True where the group skips it now.
 
     That is where it is the group's next one: the frontier moves over it and the group's consumer is fenced, so start it
-    again. A later one is recorded only: Spark jobs whose range it is in leave it out. Raises Invalid if it is
-    acknowledged already, NotFound if it is not in the buffer.
+    again. Any other is recorded only: Spark jobs and backfills whose range it is in leave it out. The record is all
+    there is to write, too, while the buffer has no group. Raises NotFound if the batch is not in the buffer, or the
+    group is not among those that it has.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False)
-    if group not in state.groups:
-        raise NotFound(f"the buffer has no group {group}", group=group)
-    if (following := state.groups[group].next_seq) > seq:
-        raise Invalid(f"batch {seq} is behind group {group} already: its next one is {following}")
+    if state.groups and group not in state.groups:
+        raise decide.no_group(state, group)
     await record_quarantine(journal, Catalog(journal), seq, group=group, reason=reason)
-    if following == seq:
+    is_next = group in state.groups and state.groups[group].next_seq == seq
+    if is_next:
         await journal.commit(
             lambda now, _: decide.start(now, group, journal.id, None, groups_max=journal.settings.groups_max)
         )
         epoch = journal.state.groups[group].epoch
         await journal.commit(lambda now, _: decide.skip(now, group, epoch, seq))
     await journal.close()
-    return following == seq
+    return is_next
 
 
 async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
@@ -81,11 +81,3 @@ async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, se
             if parts is not None and parts[2] == group:
                 found.add(int(parts[1]))
     return found
-
-
-async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:
-    """Forget a group, so that it keeps no batch any more; its consumer is fenced. Raises NotFound."""
-    journal = Journal(store, settings=settings)
-    await journal.open(create=False)
-    await journal.commit(lambda state, _: decide.drop(state, group))
-    await journal.close()

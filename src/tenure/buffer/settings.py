@@ -6,11 +6,13 @@ import msgspec
 
 from tenure.errors import Invalid
 
-__all__ = ["FOOTER_BYTES_MAX", "BufferSettings"]
+__all__ = ["FOOTER_BYTES_MAX", "RETAIN_FOR_MS_MAX", "BufferSettings"]
 
 _MIB = 1 << 20
 FOOTER_BYTES_MAX = 64 * _MIB
 """What a batch's footer may hold of its calls: readers of Parquet refuse one beyond 100 MB."""
+RETAIN_FOR_MS_MAX = 100 * 365 * 86_400_000
+"""The longest retention of a buffer."""
 
 
 class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +65,8 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest checkpoint or run that is read or written."""
     upkeep_ms_max: int = 10_000
     """How long closing waits for a run or a checkpoint under way; the next writer does the rest."""
-    initial_groups: tuple[str, ...] = ("default",)
-    """Groups that exist from the first delta, so that nothing is collected before their consumer first starts."""
+    initial_groups: tuple[str, ...] = ()
+    """Groups that a new buffer has from the start, so that what they need is kept before their consumers start."""
     groups_max: int = 1_000
     """Groups of one buffer."""
     producers_max: int = 100_000
@@ -86,7 +88,8 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_ms: int = 3_600_000
     """Age, by the store's clock, below which no object is deleted."""
     retain_for_ms: int = 0
-    """How long batches stay after the slowest group has acknowledged them, for a replay."""
+    """How long the buffer keeps a batch at least, from its last entry on, for replays: kept in the manifest. A new
+    buffer gets it; an opener that asks for more than an older buffer keeps raises that, and none lowers it."""
     forget_producer_ms: int = 86_400_000
     """Silence after which a producer's record may go, if its last batch was voided."""
     collect_objects_max: int = 10_000
@@ -100,6 +103,8 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
             lowest = 0 if name in {"retain_for_ms", "grace_ms", "forget_producer_ms", "backoff_ms"} else 1
             if isinstance(value, int) and value < lowest:
                 raise Invalid(f"{name} must be at least {lowest}, not {value}")
+        if self.retain_for_ms > RETAIN_FOR_MS_MAX:
+            raise Invalid(f"retain_for_ms must be at most {RETAIN_FOR_MS_MAX} (100 years), not {self.retain_for_ms}")
         if self.call_bytes_max > self.inflight_bytes_max:
             raise Invalid("call_bytes_max must not exceed inflight_bytes_max, or such a call would wait for ever")
         if self.metadata_bytes_max > FOOTER_BYTES_MAX // 2:

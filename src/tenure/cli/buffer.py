@@ -23,7 +23,9 @@ __all__ = ["buffer"]
 T = TypeVar("T")
 
 buffer = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="A buffer: stat, manifest, tail, produce, gc, quarantine, verify."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="A buffer: stat, groups, manifest, tail, produce, set, gc, drop-group, quarantine, verify.",
 )
 
 Where = Annotated[
@@ -64,6 +66,63 @@ def _stat(where: Where, as_json: AsJson = False) -> None:
         return payload, OK
 
     raise typer.Exit(report(find, buffer_show.stat, as_json=as_json))
+
+
+@buffer.command("groups")
+def _groups(where: Where, as_json: AsJson = False) -> None:
+    """List the groups: how far each is behind, since when it has not moved, and what it alone keeps."""
+
+    async def find() -> Shown:
+        import msgspec
+
+        from tenure.buffer import groups
+
+        return {"groups": msgspec.to_builtins(await groups(store_url(where)))}, OK
+
+    raise typer.Exit(report(find, buffer_show.groups, as_json=as_json))
+
+
+@buffer.command("drop-group")
+def _drop_group(
+    where: Where,
+    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Forget a group, so that no batch is kept for it any more. Its consumer, if one runs, is fenced."""
+
+    async def find() -> Shown:
+        from tenure.buffer import drop_group
+
+        await drop_group(store_url(where), group)
+        return {"dropped": group}, OK
+
+    raise typer.Exit(report(find, buffer_show.dropped, as_json=as_json))
+
+
+@buffer.command("set")
+def _set(
+    where: Where,
+    retain_for: Annotated[
+        int,
+        typer.Option(
+            "--retain-for",
+            parser=duration,
+            metavar="DURATION",
+            help="Keep batches this long after they were produced, also if every group has acknowledged them.",
+            show_default=False,
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Change a property of the buffer, for every consumer and collector of it."""
+
+    async def find() -> Shown:
+        from tenure.buffer import set_retention
+
+        before = await set_retention(store_url(where), retain_for)
+        return {"retain_for_ms": retain_for, "before_ms": before}, OK
+
+    raise typer.Exit(report(find, buffer_show.changed, as_json=as_json))
 
 
 @buffer.command("manifest")
@@ -115,29 +174,20 @@ def _produce(
 def _gc(
     where: Where,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    retain_for: Annotated[
-        int,
-        typer.Option(
-            "--retain-for",
-            parser=duration,
-            metavar="DURATION",
-            help="Keep batches this long after every group has acknowledged them.",
-        ),
-    ] = "0",  # type: ignore[assignment]  # typer gives it to the parser
     grace: Annotated[
         int,
         typer.Option("--grace", parser=duration, metavar="DURATION", help="Delete nothing that is younger."),
-    ] = "1h",  # type: ignore[assignment]
+    ] = "1h",  # type: ignore[assignment]  # typer gives it to the parser
     as_json: AsJson = False,
 ) -> None:
-    """Delete what every group has acknowledged and what was never committed, once it is older than the grace period."""
+    """Delete what every group has acknowledged and the retention has passed, and what was never committed."""
 
     async def find() -> Shown:
         import msgspec
 
         from tenure.buffer import BufferSettings, Collector
 
-        collector = Collector(store_url(where), settings=BufferSettings(retain_for_ms=retain_for, grace_ms=grace))
+        collector = Collector(store_url(where), settings=BufferSettings(grace_ms=grace))
         try:
             found: Payload = msgspec.to_builtins(await collector.run_once(dry_run=dry_run))
         finally:

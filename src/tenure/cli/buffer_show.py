@@ -7,9 +7,10 @@ from rich.console import Console
 from tenure.cli.screen import Payload, table
 from tenure.cli.words import age, count, size
 
-__all__ = ["collected", "nothing", "quarantined", "stat", "verified"]
+__all__ = ["changed", "collected", "dropped", "groups", "nothing", "quarantined", "stat", "verified"]
 
 _LISTED_MAX = 50
+_NAMED_MAX = 5
 
 
 def stat(console: Console, found: Payload) -> None:
@@ -28,7 +29,18 @@ def stat(console: Console, found: Payload) -> None:
         f"{found['commits_per_batch']:.2f} commits per batch",
         soft_wrap=True,
     )
-    heads = ("group", "epoch#", "last acked#", "behind#", "for#", "skipped#")
+    console.print(f"retention: {age(found['retain_for_ms']) if found['retain_for_ms'] else 'none'}")
+    _kept(console, found["kept"])
+    if found["groups"]:
+        groups(console, found)
+
+
+def groups(console: Console, found: Payload) -> None:
+    """Where each group stands, and what would be free without it."""
+    if not found["groups"]:
+        console.print("the buffer has no group yet, so it keeps everything")
+        return
+    heads = ("group", "epoch#", "last acked#", "behind#", "for#", "idle#", "pins alone#", "skipped#")
     rows = [
         (
             each["group"],
@@ -36,11 +48,40 @@ def stat(console: Console, found: Payload) -> None:
             "" if each["last_acked"] is None else each["last_acked"],
             each["lag_batches"],
             age(each["lag_ms"]),
+            age(each["idle_ms"]),
+            each["pinned_batches"],
             each["skipped"],
         )
         for each in found["groups"]
     ]
     table(console, heads, rows)
+
+
+def dropped(console: Console, found: Payload) -> None:
+    """What became of the group."""
+    console.print(f"group {found['dropped']} is dropped: no batch is kept for it any more", markup=False)
+
+
+def changed(console: Console, found: Payload) -> None:
+    """The retention, before and now."""
+    now, before = (age(found[name]) if found[name] else "none" for name in ("retain_for_ms", "before_ms"))
+    console.print(f"retention: {now} (it was {before})")
+
+
+def _kept(console: Console, kept: list[Payload]) -> None:
+    """Who or what pins the batches that stay."""
+    for each in kept:
+        batches = count(each["batches"], "batch", "batches")
+        match each["why"]:
+            case "group":
+                named = ", ".join(each["groups"][:_NAMED_MAX])
+                more = len(each["groups"]) - _NAMED_MAX
+                who = f"group {named}{f' and {more} more' if more > 0 else ''}, idle for {age(each['idle_ms'])}"
+            case "retention":
+                who = "the retention"
+            case _:
+                who = "whoever comes: there is no group yet"
+        console.print(f"kept: {batches} for {who}", markup=False, soft_wrap=True)
 
 
 def collected(console: Console, found: Payload) -> None:
@@ -58,6 +99,7 @@ def collected(console: Console, found: Payload) -> None:
         console.print(f"  and {len(found['locations']) - _LISTED_MAX:,} more; --json lists them all")
     if found["foreign"]:
         console.print(f"left alone: {count(len(found['foreign']), 'file')} that no buffer made")
+    _kept(console, found["kept"])
     if found["held_back"]:
         console.print(f"stopped: {found['held_back']}", markup=False)
 
@@ -67,7 +109,7 @@ def quarantined(console: Console, found: Payload) -> None:
     then = (
         "is skipped, and quarantine/ says why. Start the group's consumer again."
         if found["passed"]
-        else "is given up: quarantine/ says why. Spark jobs leave it out; other consumers stop when they come to it."
+        else "is given up: quarantine/ says why. Spark jobs and backfills leave it out; other consumers stop at it."
     )
     console.print(f"batch {found['quarantined']} of group {found['group']} {then}", markup=False)
 

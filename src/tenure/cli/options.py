@@ -11,9 +11,9 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tenure.durations import ms_of
 from tenure.endpoint import KEY_VARIABLE, URL_DEFAULT, URL_VARIABLE, Endpoint, endpoint_of
 from tenure.errors import Invalid
-from tenure.worker.durations import ms_of
 
 __all__ = [
     "DEFAULT_TIMEOUT",

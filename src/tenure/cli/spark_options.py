@@ -12,8 +12,8 @@ import typer
 
 from tenure.cli.screen import console_for, escape
 from tenure.cli.words import clean
+from tenure.durations import ms_of
 from tenure.errors import Invalid
-from tenure.worker.durations import ms_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

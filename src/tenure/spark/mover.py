@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tenure.spark.sinks.protocol import SparkSink
 
 __all__ = ["Done", "Mover", "OnRange", "Summary", "Transform"]
+
+log = logging.getLogger("tenure.spark")
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
@@ -100,7 +103,9 @@ class Mover:
             raise blamed from error
 
     def count(self, planned: Planned, began_s: float, lag: Lag) -> None:
-        """Add a range that is done to the summary, and tell of it."""
+        """Add a range that is done to the summary, and report it; log what was left out of it."""
+        if left_out := planned.high + 1 - planned.low - len(planned.descriptors):
+            log.warning("of batches %s to %s %s were given up and left out", planned.low, planned.high, left_out)
         now_s = time.monotonic()
         self.summary = self.summary.plus(planned, now_s - self._began_s)
         if self._on_range is not None:

@@ -120,7 +120,8 @@ class Plan:
     def next(self) -> Planned | None:
         """The range that begins right behind what is acknowledged, or None where there is no batch yet.
 
-        The same range again until it is acknowledged; batches that the group has given up are left out of it. Raises
+        The same range again until it is acknowledged; batches that the group has given up are left out of it, and where
+        that is all of them the range is empty: the table passes it under the identity that was agreed on. Raises
         LeaseLost when fenced, Corrupt for a plan that is damaged.
         """
         low, first = self._begin, self.next_seq
@@ -129,9 +130,11 @@ class Plan:
             return None
         high = background().run(self._cuts.agree(low, found[-1].seq))
         self._cut_at = low
+        if high < first:  # every batch of the range was given up after its end was agreed on
+            return Planned(self.buffer_id, low, high, ())
         if high != found[-1].seq:
             found = list(self.between(first, high).descriptors)
-        bad = _given_up(self._store, low, high, group=self.group, settings=self._settings)
+        bad = self.given_up(low, high)
         return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
 
     def between(self, low: int, high: int) -> Planned:
@@ -151,19 +154,22 @@ class Plan:
             )
         return Planned.of(found)
 
+    def given_up(self, low: int, high: int) -> set[int]:
+        """Which batches from ``low`` to ``high``, both included, the group has given up: one listing."""
+        return _given_up(self._store, low, high, group=self.group, settings=self._settings)
+
     def end_seq(self) -> int:
         """The newest batch of the buffer, -1 where there is none. Raises LeaseLost when fenced."""
         return self._consumer.end_seq()
 
     def ack_through(self, seq: int) -> None:
-        """Move the frontier behind ``seq``, durably; nothing happens where it is there already.
+        """Move the frontier behind ``seq``, durably, unless it is there already; the next range begins behind ``seq``.
 
         Raises Invalid beyond what was planned, LeaseLost when fenced.
         """
-        if seq < self.next_seq:
-            return
-        self._consumer.ack_through(seq)
-        self._begin = seq + 1
+        if seq >= self.next_seq:
+            self._consumer.ack_through(seq)
+        self._begin = max(self._begin, seq + 1)
         if self._cut_at is not None and self._cut_at <= seq:
             background().run(self._cuts.forget(self._cut_at))
             self._cut_at = None

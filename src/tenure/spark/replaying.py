@@ -1,7 +1,7 @@
 """Replaying a range that the buffer still keeps, without a group: nothing is acknowledged, and nobody is fenced.
 
 The commits carry the sink's name, as those of the regular job do. So a table that holds a batch already is not given it
-again, and a new table gets all of it.
+again, and a new table gets all of it, but for what the group of the regular job has given up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tenure.buffer.batch import Descriptor
 from tenure.buffer.inspect import entries
 from tenure.buffer.lag import Lag
 from tenure.buffer.loop import background
+from tenure.buffer.quarantine import quarantined
 from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
 from tenure.spark.mover import Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Planned, fitting
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["Retained", "backfill", "retained"]
+__all__ = ["Replay", "Retained", "backfill", "retained"]
 
 
 def backfill(
@@ -42,6 +44,7 @@ def backfill(
     first: int | str,
     last: int | str,
     *,
+    group: str = "default",
     transform: Transform | None = None,
     reader: ReaderName = "auto",
     limits: Limits | None = None,
@@ -54,10 +57,11 @@ def backfill(
     """Bring the batches ``first`` to ``last``, both included, into the sink, but for those that its table holds.
 
     Each end is a sequence, or a time as ISO 8601 has it (UTC where it names no zone): from the first batch that has an
-    entry at or after it, to the last that has one at or before. Give a table to one backfill at a time, and not to a
-    job of a group meanwhile. ``stop``, ``retry_ms`` and ``on_wait`` are those of ``ingest``. Raises Invalid
-    (``range_gone``) where the buffer does not keep some of them, Conflict (``sink_moved``) where a gap would be left
-    behind what the table holds, and what ``ingest`` raises for batches and sink.
+    entry at or after it, to the last that has one at or before. Batches that ``group`` has given up are left out.
+    Give a table to one backfill at a time, and not to a job of a group meanwhile. ``stop``, ``retry_ms`` and
+    ``on_wait`` are those of ``ingest``. Raises Invalid (``range_gone``) where the buffer does not keep some of them,
+    Conflict (``sink_moved``) where a gap would be left behind what the table holds, and what ``ingest`` raises for
+    batches and sink.
     """
     given = settings or ReaderSettings()
     source = RangeReader(spark, buffer_url, reader=reader, settings=given)
@@ -67,16 +71,17 @@ def backfill(
         found = retrying(partial(retained, buffer_url, first, last, settings=given.buffer))
         if found is None:
             return mover.summary
-        low, high = found.low, found.high
-        following = _behind(retrying(partial(sink.last_committed, spark, found.buffer)), low)
-        mover.summary = msgspec.structs.replace(mover.summary, passed_over=min(following, high + 1) - low)
-        planning = partial(_next, buffer_url, high=high, limits=limits or Limits(), settings=given.buffer)
-        while following <= high and not retrying.stop.is_set():
+        replay = Replay(buffer_url, found, group=group, limits=limits or Limits(), settings=given.buffer)
+        held = retrying(partial(sink.last_committed, spark, found.buffer))
+        begin = retrying(partial(replay.begin, held))
+        passed_over = max(0, min(begin, found.high + 1) - found.low)
+        mover.summary = msgspec.structs.replace(mover.summary, passed_over=passed_over)
+        while begin <= found.high and not retrying.stop.is_set():
             began_s = time.monotonic()
-            planned = retrying(partial(planning, following))
+            planned = retrying(partial(replay.planned, begin))
             retrying(partial(mover.write, planned))
-            following = planned.high + 1
-            mover.count(planned, began_s, Lag(high - planned.high, 0))
+            begin = planned.high + 1
+            mover.count(planned, began_s, Lag(found.high - planned.high, 0))
     return mover.summary
 
 
@@ -88,7 +93,9 @@ class Retained(NamedTuple):
     high: int
 
 
-def retained(url: str, first: int | str, last: int | str, *, settings: BufferSettings | None = None) -> Retained | None:
+def retained(
+    url: str | ObjectStore, first: int | str, last: int | str, *, settings: BufferSettings | None = None
+) -> Retained | None:
     """The batches from ``first`` to ``last`` as ``backfill`` means them; None where no batch is between two times.
 
     Raises Invalid for ends that are none, and (``range_gone``) for a sequence that is not kept.
@@ -105,7 +112,7 @@ def retained(url: str, first: int | str, last: int | str, *, settings: BufferSet
 
 
 async def _resolved(
-    url: str, low: int | datetime, high: int | datetime, settings: BufferSettings | None
+    url: str | ObjectStore, low: int | datetime, high: int | datetime, settings: BufferSettings | None
 ) -> Retained | None:
     """What is kept between the two; times are compared with those of each batch's first and last entry."""
     buffer, lowest, highest = "", None, -1
@@ -119,17 +126,52 @@ async def _resolved(
     return None if lowest is None or highest < lowest else Retained(buffer, lowest, highest)
 
 
-def _next(url: str, low: int, *, high: int, limits: Limits, settings: BufferSettings) -> Planned:
-    """The next range of a replay."""
-    end = min(high + 1, low + limits.batches_max)
-    page = background().run(_listed(url, low, end, settings))
-    if not page or page[0].seq != low:
-        raise _gone(low)
-    return Planned.of(fitting(page, limits))
+class Replay:
+    """The ranges of a replay: consecutive, and without what the group has given up."""
+
+    def __init__(
+        self, url: str | ObjectStore, kept: Retained, *, group: str, limits: Limits, settings: BufferSettings
+    ) -> None:
+        self._store = open_store(url) if isinstance(url, str) else url
+        self._kept, self._limits, self._settings = kept, limits, settings
+        self._group = group
+
+    def begin(self, last: int | None) -> int:
+        """The first batch that a table which ends with ``last`` lacks: the first range begins there.
+
+        That is below the replay's own first batch where only batches that were given up lie between: a commit must
+        follow the one before it. Raises Conflict (``sink_moved``) where anything else does.
+        """
+        low = self._kept.low
+        if last is None:
+            return low
+        if last < low - 1 and len(self._given_up(last + 1, low - 1)) < low - 1 - last:
+            raise Conflict(
+                f"the table holds batches up to {last}, and a replay from {low} on would leave a gap: begin at "
+                f"{last + 1}, quarantine what lies between if it is lost, or write into a new table",
+                code="sink_moved",
+                last=last,
+            )
+        return last + 1
+
+    def planned(self, begin: int) -> Planned:
+        """The range that begins at ``begin``. Raises Invalid (``range_gone``) where it is not kept any more."""
+        first = max(begin, self._kept.low)
+        end = min(self._kept.high + 1, first + self._limits.batches_max)
+        page = background().run(_listed(self._store, first, end, self._settings))
+        if not page or page[0].seq != first:
+            raise _gone(first)
+        found = fitting(page, self._limits)
+        high = found[-1].seq
+        given_up = self._given_up(first, high)
+        return Planned(self._kept.buffer, begin, high, tuple(each for each in found if each.seq not in given_up))
+
+    def _given_up(self, low: int, high: int) -> set[int]:
+        return background().run(quarantined(self._store, low, high, group=self._group, settings=self._settings))
 
 
-async def _listed(url: str, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
-    return [descriptor async for descriptor in entries(url, low, end, settings=settings)]
+async def _listed(store: ObjectStore, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
+    return [descriptor async for descriptor in entries(store, low, end, settings=settings)]
 
 
 def _end(given: int | str) -> int | datetime:
@@ -147,18 +189,6 @@ def _end(given: int | str) -> int | datetime:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
-
-
-def _behind(last: int | None, low: int) -> int:
-    """The first batch from ``low`` on that a table which ends with ``last`` lacks."""
-    if last is not None and last < low - 1:
-        raise Conflict(
-            f"the table holds batches up to {last}, and a replay from {low} on would leave a gap: begin at {last + 1}, "
-            "or write into a new table",
-            code="sink_moved",
-            last=last,
-        )
-    return low if last is None else last + 1
 
 
 def _gone(seq: int) -> Invalid:

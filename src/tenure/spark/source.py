@@ -96,13 +96,17 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end <= offset.seq:
             return start
         budget = Budget.of(self._options, limit)
-        planned = self._between(offset.seq, min(end, offset.seq + budget.limits.batches_max) - 1)
+        first = self._first(offset.seq)
+        planned = self._between(first, min(end, first + budget.limits.batches_max) - 1)
         taken = fitting(planned.descriptors, budget.limits) if planned else []
         if not taken or self._is_too_little(taken, budget, more=taken[-1].seq + 1 < end):
             self._idle_since = time.monotonic()
             return start
-        self._planned, self._idle_since, self._waiting = Planned.of(taken), 0.0, None
-        return Offset(taken[-1].seq + 1, taken[0].seq, offset.buffer).plain()
+        # A range follows the one before it, also where batches that were given up lie between.
+        low = offset.seq if self._options.fail_on_data_loss else taken[0].seq
+        self._planned = Planned(offset.buffer, low, taken[-1].seq, tuple(taken))
+        self._idle_since, self._waiting = 0.0, None
+        return Offset(taken[-1].seq + 1, low, offset.buffer).plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The entries of a micro-batch. Not "all available": that is what Trigger.Once says, and it is honoured."""
@@ -138,7 +142,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(until, begin=until.low)
         planned = self._planned
         if planned is None or (planned.low, planned.high) != (until.low, until.seq - 1):
-            planned = self._between(until.low, until.seq - 1)
+            planned = self._between(self._first(until.low), until.seq - 1)
         if planned is None:
             return []
         shares = balanced(planned.descriptors, self._options.parts(planned.bytes))
@@ -197,8 +201,16 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan.between(offset.seq - 1, offset.seq - 1)  # a restarted query may not have planned it itself
             plan.ack_through(offset.seq - 1)
 
+    def _first(self, seq: int) -> int:
+        """Where to read from for a range that begins at ``seq``: what the frontier has passed was given up, and may not
+        be kept any more. Where losses are allowed, what is kept of it is read.
+        """
+        return max(seq, self._plan().next_seq) if self._options.fail_on_data_loss else seq
+
     def _between(self, low: int, high: int) -> Planned | None:
-        """The batches of the range, or those that are left of it where losses are allowed."""
+        """The batches of the range, or those that are left of it where losses are allowed; None where none are."""
+        if low > high:
+            return None
         try:
             with _hint():
                 return self._plan().between(low, high)
@@ -207,7 +219,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             first = int(error.detail["first"])
         log.warning("batches %d to %d are not kept any more, and are skipped", low, min(first - 1, high))
-        return self._between(first, high) if first <= high else None
+        return self._between(first, high)
 
     def _check(self, offset: Offset, *, begin: int) -> None:
         """Refuse a checkpoint that belongs to another buffer, or to another course of this one.
@@ -227,7 +239,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "a new checkpoint",
                 code="checkpoint_ahead",
             )
-        if begin < plan.next_seq and self._options.fail_on_data_loss:
+        if self._options.fail_on_data_loss and self._is_behind(begin):
             raise Conflict(
                 f"the query goes on at batch {begin}, but group {plan.group} stands at {plan.next_seq}, and what is "
                 "behind it may be deleted: another query or job uses the group, or it was dropped. Give each query its "
@@ -235,6 +247,12 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "failOnDataLoss=false",
                 code="checkpoint_behind",
             )
+
+    def _is_behind(self, begin: int) -> bool:
+        """Whether the frontier has passed a batch from ``begin`` on that was not given up."""
+        plan = self._plan()
+        passed = plan.next_seq - begin
+        return passed > 0 and len(plan.given_up(begin, plan.next_seq - 1)) < passed
 
 
 @contextmanager

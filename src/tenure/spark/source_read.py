@@ -36,8 +36,9 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these batches, in order.
 
-    Raises Corrupt for a batch that is gone or damaged. With ``skip_lost`` such a batch is left out, on the record: as
-    ``quarantine/<seq>-<group>.json`` beside the manifest, and in the log.
+    Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
+    ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
+    and in the log.
     """
     for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
         batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
@@ -49,19 +50,28 @@ def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: st
     try:
         return fetched.result()
     except Corrupt as error:
-        if not skip_lost:
+        if skip_lost:
+            _record_loss(url, descriptor, group=group, reason=error.message)
+        elif not _is_given_up(url, descriptor.seq, group=group):
             raise Corrupt(
-                f"{error.message}. To go on without such batches, on the record, use failOnDataLoss=false",
+                f"{error.message}. To go on without this batch, on the record, use tenure buffer quarantine; without "
+                "any such batch, use failOnDataLoss=false",
                 code=error.code,
                 **error.detail,
             ) from None
-        _record_loss(url, descriptor, group=group, reason=error.message)
         log.warning("batch %d of group %s is skipped: %s", descriptor.seq, group, error.message)
         return None
+
+
+def _is_given_up(url: str, seq: int, *, group: str) -> bool:
+    return background().run(_patient(url).exists(quarantine_key(seq, group)))
 
 
 def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
     """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
     record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
-    patient = Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())
-    background().run(patient.create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+    background().run(_patient(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+
+
+def _patient(url: str) -> Patient:
+    return Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())

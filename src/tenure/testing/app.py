@@ -16,13 +16,13 @@ import msgspec
 
 from tenure.client.client import AsyncClient, Client
 from tenure.core.config import LEASE_MS_MAX
+from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid, LeaseLost, NotFound
 from tenure.testing.clock import ManualClock
 from tenure.testing.memory import memory_broker
 from tenure.testing.timing import ManualTiming
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
 from tenure.worker.handler import Handler
 from tenure.worker.job import HeldJob

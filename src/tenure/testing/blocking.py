@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tenure.durations import Duration
 from tenure.testing.app import AppTester, DeadLetter, QueuedJob
 from tenure.testing.clock import ManualClock
 from tenure.worker.app import App
-from tenure.worker.durations import Duration
 from tenure.worker.handler import Handler
 
 __all__ = ["BlockingAppTester"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from tenure.durations import Duration, ms_of
 from tenure.testing.clock import ManualClock
 from tenure.testing.timing import ManualTiming
 from tenure.worker.context import Context
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.job import HeldJob
 from tenure.worker.timing import Timing
 from tenure.worker.verdict import Verdict

@@ -16,11 +16,11 @@ import msgspec
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name
+from tenure.durations import Duration, ms_of
 from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid
 from tenure.worker.context import Context
 from tenure.worker.declare import declare
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
 from tenure.worker.hints import check_named
 from tenure.worker.hooks import Hook, Hooks

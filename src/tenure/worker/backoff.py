@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from tenure.core.backoff import FACTOR_MAX, Backoff, delay_ms
+from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
-from tenure.worker.durations import Duration, ms_of
 
 __all__ = ["DELAY_MS_MAX", "BackoffRule", "Exponential", "Fixed"]
 

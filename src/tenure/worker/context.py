@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tenure.durations import Duration, ms_of
 from tenure.errors import LeaseLost
 from tenure.worker.backoff import DELAY_MS_MAX
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.job import HeldJob
 from tenure.worker.reason import bounded
 from tenure.worker.timing import Timing

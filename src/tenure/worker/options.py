@@ -12,9 +12,9 @@ from tenure.client.config import DELIVERIES_MAX, ConfigFields
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
 from tenure.core.names import check_topic_name, shown
 from tenure.core.values import check_within
+from tenure.durations import Duration, Rate, ms_of, rate_of
 from tenure.errors import Invalid
 from tenure.worker.backoff import BackoffRule, Exponential, Fixed
-from tenure.worker.durations import Duration, Rate, ms_of, rate_of
 from tenure.worker.hints import TASK_HINTS, unknown_options
 from tenure.worker.verdict import AckPolicy
 

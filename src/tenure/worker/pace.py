@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tenure.worker.durations import Rate
+from tenure.durations import Rate
 
 __all__ = ["Bucket", "Lane", "Slots"]
 

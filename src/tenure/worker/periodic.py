@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from tenure.core.records import Record
+from tenure.durations import Duration, ms_of
 from tenure.errors import Conflict, Invalid, NotFound, TenureError
 from tenure.worker.cron import Cron, Every, Schedule, due_ticks
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.metrics import Stats
 from tenure.worker.timing import Timing
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tenure.core.names import check_key
+from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.handler import Handler
 from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unknown_options
 from tenure.worker.middleware import Outgoing, Put

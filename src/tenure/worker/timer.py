@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
-from tenure.worker.durations import Duration
+from tenure.durations import Duration
 from tenure.worker.handler import Handler
 from tenure.worker.hints import PUT_HINTS, TASK_HINTS, unknown_options
 from tenure.worker.middleware import Outgoing, Put

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from tenure.durations import Duration, ms_of
 from tenure.worker.backoff import DELAY_MS_MAX, BackoffRule
-from tenure.worker.durations import Duration, ms_of
 from tenure.worker.reason import bounded, reason_of
 
 __all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKind", "is_failure", "verdict_of"]

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tenure.buffer.settings import RETAIN_FOR_MS_MAX
+from tenure.durations import ms_of
 from tenure.spark.located import Located
 from tenure.spark.offsets import checkpoint_store_url
 
@@ -46,6 +48,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     fail_on_loss: bool = True
     """Whether a topic's records that are gone before they were read end the run."""
     group: str = "default"
+    retain_for: str | None = None
+    """How long the buffer keeps batches at least, like ``7d``: raises its retention, and never lowers it."""
     reader: Literal["auto", "jvm", "python"] = "auto"
     entries_max: int = 1_000_000
     """Entries of one range."""
@@ -53,6 +57,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Stored bytes of one range."""
     batches_max: int = 4_096
     """Batches of one range."""
+
+    @property
+    def retain_for_ms(self) -> int:
+        """What the pipeline asks of the buffer. Raises Invalid for what is no duration."""
+        return 0 if self.retain_for is None else ms_of(self.retain_for, field="retain_for", max_ms=RETAIN_FOR_MS_MAX)
 
     @property
     def place(self) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
+from tenure.buffer.retention import ask_retention
 from tenure.errors import Invalid
 from tenure.spark.ingesting import follow, ingest
 from tenure.spark.pipeline.config import Pipeline
@@ -133,6 +134,7 @@ def backfill_pipeline(
             outputs,
             first,
             last,
+            group=pipeline.source.group,
             reader=pipeline.source.reader,
             limits=_limits(pipeline),
             on_range=running.count,
@@ -161,6 +163,8 @@ def _guarded(
     """
     if pipeline.source.topic is None:
         background().run(buffer_id(pipeline.buffer_url))
+        if wanted_ms := pipeline.source.retain_for_ms:
+            background().run(ask_retention(pipeline.buffer_url, wanted_ms))
     run.figures = outputs.figures
     with noted(pipeline, run, stop=stop, tell=on_range) as running:
         session = spark or opened(pipeline, outputs, options)

@@ -12,7 +12,7 @@ from tenure.spark.pipeline.config import Pipeline
 __all__ = ["check_source"]
 
 _OF_A_TOPIC: Final = ("url", "fail_on_loss")
-_OF_A_BUFFER: Final = ("group", "reader", "batches_max")
+_OF_A_BUFFER: Final = ("group", "retain_for", "reader", "batches_max")
 
 
 def check_source(pipeline: Pipeline) -> Iterator[Problem]:
@@ -50,6 +50,10 @@ def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
         open_store(pipeline.buffer_url)
     except TenureError as error:
         yield pipeline.located.problem(("source", "buffer"), f"buffer: {error.message}")
+    try:
+        _ = pipeline.source.retain_for_ms
+    except Invalid as error:
+        yield pipeline.located.problem(("source", "retain_for"), error.message)
     if pipeline.buffer_url.startswith("memory:"):
         message = "buffer: a buffer in memory cannot be reached by another process"
         yield pipeline.located.problem(("source", "buffer"), message)

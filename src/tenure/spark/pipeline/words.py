@@ -41,7 +41,10 @@ def described(pipeline: Pipeline) -> list[str]:
 
 def _source(pipeline: Pipeline) -> str:
     source = pipeline.source
-    return source.place if source.topic is not None else f"{pipeline.buffer_url} as group {source.group}"
+    if source.topic is not None:
+        return source.place
+    kept = "" if source.retain_for is None else f", which keeps batches for at least {source.retain_for}"
+    return f"{pipeline.buffer_url}{kept}, as group {source.group}"
 
 
 def plan_of(frame: DataFrame) -> str:

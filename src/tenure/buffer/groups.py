@@ -1,0 +1,72 @@
+"""The groups of a buffer: where each stands, what it pins, and how one is dropped."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.buffer import decide
+from tenure.buffer.catalog import Catalog
+from tenure.buffer.journal import Journal
+from tenure.buffer.manifest import State
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store import ObjectStore
+
+__all__ = ["GroupStat", "drop_group", "group_stats", "groups"]
+
+
+class GroupStat(msgspec.Struct, frozen=True):
+    """Where a group stands."""
+
+    group: str
+    epoch: int
+    consumer: str
+    last_acked: int | None
+    lag_batches: int
+    lag_ms: int
+    idle_ms: int
+    """How long ago its frontier moved, or a consumer of it started."""
+    pinned_batches: int
+    """Batches that this group alone has not acknowledged yet: no other group keeps them."""
+    skipped: int
+
+
+async def groups(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> list[GroupStat]:
+    """Return where each group of a buffer stands, by name. Raises NotFound (``no_buffer``)."""
+    journal = Journal(store, settings=settings)
+    await journal.open(create=False, writing=False)
+    return await group_stats(journal)
+
+
+async def group_stats(journal: Journal) -> list[GroupStat]:
+    """As ``groups``, on an open journal."""
+    state, now_ms, catalog = journal.state, journal.clock.wall_ms(), Catalog(journal)
+    found = []
+    for name, group in sorted(state.groups.items()):
+        waiting = await catalog.descriptors(group.next_seq, 1)
+        found.append(
+            GroupStat(
+                group=name,
+                epoch=group.epoch,
+                consumer=group.consumer,
+                last_acked=group.next_seq - 1 if group.next_seq else None,
+                lag_batches=state.next_seq - group.next_seq,
+                lag_ms=max(0, now_ms - waiting[0].first_ms) if waiting else 0,
+                idle_ms=max(0, now_ms - group.ts_ms),
+                pinned_batches=_pinned(state, name),
+                skipped=group.skipped,
+            )
+        )
+    return found
+
+
+def _pinned(state: State, name: str) -> int:
+    others = min((group.next_seq for other, group in state.groups.items() if other != name), default=state.next_seq)
+    return max(0, others - state.groups[name].next_seq)
+
+
+async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:
+    """Forget a group, so that it keeps no batch any more; its consumer is fenced. Raises NotFound (``no_group``)."""
+    journal = Journal(store, settings=settings)
+    await journal.open(create=False)
+    await journal.commit(lambda state, _: decide.drop(state, group))
+    await journal.close()
