@@ -75,7 +75,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     home = tmp_path_factory.mktemp("report")
     rows = random_history(7, steps=3_000)
     since_ms = rows[len(rows) // 5].ts
-    told = [*entries_of(rows), *NO_EVENTS, gap("trimmed", ts=since_ms - 1, batch=0, first_batch=3, last_batch=9)]
+    told = [*entries_of(rows), *NO_EVENTS, gap("trimmed", ts=since_ms - 1, batch=9, n=-1, first_batch=3, last_batch=9)]
     url = (home / "events").as_uri()
     asyncio.run(fill(url, [told[start : start + 500] for start in range(0, len(told), 500)]))
     with pytest.MonkeyPatch.context() as patch:
