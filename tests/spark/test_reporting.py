@@ -118,6 +118,15 @@ def test_jobs_are_counted_per_queue_and_over_all(made: Made) -> None:
         assert sum(found[name] for name in ("done", "dead", "moved", "held", "waiting")) == found["lives"]
 
 
+def test_dead_letters_and_redriven_jobs_are_moved_in_and_not_produced(made: Made) -> None:
+    by_queue = {row["queue"]: row for row in made.table("queues")}
+    for name in (None, "dead", "moved"):
+        rows = [row for row in made.rows if row.event == "produced" and name in (None, row.topic)]
+        assert by_queue[name]["moved_in"] == sum(row.runs[1] for row in rows if row.origin is not None) > 0
+        assert by_queue[name]["produced"] == sum(row.runs[1] for row in rows if row.origin is None)
+    assert by_queue["dead"]["produced"] == 0
+
+
 def test_percentiles_are_those_of_all_durations(made: Made) -> None:
     by_measure = {(row["queue"], row["measure"]): row for row in made.table("latency")}
     seen = 0
