@@ -77,7 +77,7 @@ LONG: Final = frozenset(
 
 
 def runs_spark(command: str) -> bool:
-    """Whether a command starts Spark."""
+    """Whether a command starts Spark, or needs it installed."""
     return _SPARK.match(command) is not None
 
 

@@ -19,6 +19,20 @@ from tests.spark.crash_cluster import Cluster, running_cluster
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 JOB = Path(__file__).with_name("bundle_job.py")
+OWN_PATH = os.environ.get("PYTHONPATH", "")
+PIPELINE = """\
+[pipeline]
+name = "numbers"
+[source]
+buffer = "{buffer}"
+group = "numbers"
+reader = "python"
+[decode]
+format = "text"
+[sink]
+kind = "parquet"
+path = "numbers"
+"""
 
 
 @pytest.fixture
@@ -65,3 +79,17 @@ def test_a_job_runs_on_executors_that_have_nothing_but_the_bundle(
     assert (found["rows"], found["batches"]) == ([600, 600], 6)
     for places in found["places"]:
         assert all(f"bundle.zip.{made.digest}/" in place for place in places), places
+
+
+def test_a_pipeline_brings_the_bundle_to_such_executors_by_a_setting(
+    cluster: Cluster, filled: Filled, tmp_path: Path
+) -> None:
+    (tmp_path / "pipeline.toml").write_text(PIPELINE.format(buffer=filled([b"1", b"2"], [b"3"])))
+    made = make_bundle(tmp_path / "bundle.zip")
+    command = [sys.executable, "-m", "tenure.cli.main", "pipeline", "run", str(tmp_path / "pipeline.toml"), "--json"]
+    command += ["--master", cluster.url, "--conf", f"spark.submit.pyFiles={made.path}"]
+    command += ["--conf", "spark.executor.memory=512m", "--conf", "spark.driver.host=127.0.0.1"]
+    environment = os.environ | {"PYTHONPATH": OWN_PATH}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4_000:]
+    assert json.loads(done.stdout)["figures"]["rows"] == 3
