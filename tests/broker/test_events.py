@@ -78,7 +78,7 @@ async def test_dead_letters_and_redrives_are_told(broker: Broker, clock: ManualC
     await broker.claim("q", node="w")
     expired, produced, buried = events.drain()
     assert (expired.event, produced.event) == ("expired", "produced")
-    assert (produced.topic, produced.runs) == ("dead", [1, 1])
+    assert (produced.topic, produced.runs, produced.origin) == ("dead", [1, 1], "q")
     assert (buried.event, buried.topic, buried.runs, buried.reason, buried.dest) == (
         "dead_lettered",
         "q",
@@ -88,7 +88,7 @@ async def test_dead_letters_and_redrives_are_told(broker: Broker, clock: ManualC
     )
     await broker.redrive("dead")
     back, redriven = events.drain()
-    assert (back.event, back.topic, back.runs) == ("produced", "q", [2, 1])
+    assert (back.event, back.topic, back.runs, back.origin) == ("produced", "q", [2, 1], "dead")
     assert (redriven.event, redriven.topic, redriven.runs, redriven.dest) == ("redriven", "dead", [1, 1], "q")
 
 

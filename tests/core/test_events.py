@@ -35,7 +35,7 @@ from tenure.core.events import (
 )
 from tenure.errors import Corrupt
 
-EXTRA = AppendExtra(True, [1, 2], [3, 4], [(5, "u")], (b"k" * 16, 2**64 - 1, 7), ("c", 2**63 - 1), [1, 2], "d")
+EXTRA = AppendExtra(True, [1, 2], [3, 4], [(5, "u")], (b"k" * 16, 2**64 - 1, 7), ("c", 2**63 - 1), [1, 2], "d", 3)
 EVENTS: list[Event] = [
     Opened(1, 2, "boot", 3, -4),
     ClockSet(1, -(2**40)),

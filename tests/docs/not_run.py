@@ -6,6 +6,7 @@ __all__ = ["NOT_RUN"]
 
 _CI = "what continuous integration runs: see .ci/run and tests/ground/test_tree.py"
 _CLUSTER = "needs a cluster; the same is run on this machine"
+_BUNDLE = "needs a cluster; tests/spark/test_bundle_cluster.py runs it on one"
 _PIPE = "waits for a pipe that other processes keep open; tests/cli/test_buffer.py pipes lines in"
 _MAKE_ENVIRONMENT = "python3 -m venv tenure-env && . tenure-env/bin/activate"
 _ENVIRONMENT = "the environment that every other command of the page runs in"
@@ -18,6 +19,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "docs/how-to/ingest-with-spark.md": {
         "spark-submit --packages org.apache.hadoop:hadoop-aws:3.4.1 "
         "--conf spark.hadoop.fs.s3a.endpoint=https://s3.example.com job.py": _CLUSTER,
+        "spark-submit --master spark://host:7077 --py-files tenure-bundle.zip job.py": _BUNDLE,
+        "tenure pipeline run pipeline.toml --master spark://host:7077 "
+        "--conf spark.submit.pyFiles=tenure-bundle.zip": _BUNDLE,
         'tenure buffer quarantine s3://bucket/events 417 --group orders --reason "bucket lost it, ticket 12"': (
             "needs a buffer with 417 batches; tests/cli/test_buffer.py gives up another one"
         ),

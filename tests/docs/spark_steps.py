@@ -12,7 +12,7 @@ from tests.docs.reader import Reader
 
 __all__ = ["BEFORE", "LONG", "SPARK_PAGES", "runs_spark", "steps_of"]
 
-_SPARK: Final = re.compile(r"^tenure (?:pipeline (?:run|explain|backfill)|report|compact)\b")
+_SPARK: Final = re.compile(r"^tenure (?:pipeline (?:run|explain|backfill)|spark|report|compact)\b")
 _ORDER: Final = '{"id": 1, "amount": 2.5, "at": "2026-11-15T08:00:00Z"}'
 
 # What a page takes for granted: names, tables, and buffers with something in them.
@@ -77,7 +77,7 @@ LONG: Final = frozenset(
 
 
 def runs_spark(command: str) -> bool:
-    """Whether a command starts Spark."""
+    """Whether a command starts Spark, or needs it installed."""
     return _SPARK.match(command) is not None
 
 

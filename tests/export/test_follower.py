@@ -78,7 +78,7 @@ async def test_a_follower_that_starts_anywhere_gives_the_same_rows_under_the_sam
         found += step.rows
         if random.random() < 0.1:
             kept = dump_checkpoint(follower.state)
-            other = Follower(PosixDisk(tmp_path), state=load_checkpoint(kept), position=step.position)
+            other = Follower(PosixDisk(tmp_path), state=load_checkpoint(kept), position=step.after.position)
             rest = polled(other)
             assert rest == whole[len(found) :]
     assert len(found) == len(whole) > 50

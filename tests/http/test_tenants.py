@@ -270,3 +270,18 @@ async def test_a_listing_costs_what_is_within_reach_and_not_what_others_have(
     assert (await site.get("/v0/topics?prefix=bluf&page_size=1", headers=BLUE))["topics"] == []
     assert len(calls) < 5
     assert (await site.get("/v0/topics?prefix=bluf&cursor=AAAA", headers=BLUE)).status == 400
+
+
+async def test_a_row_of_a_redriven_job_leaves_out_where_it_came_from_if_that_is_anothers(site: Site) -> None:
+    broker = site.broker
+    await broker.put_topic("red.work", {"type": "queue", "dead_letter": "red.buried"})
+    await broker.produce("red.work", [b"1"])
+    await broker.claim("red.work", node="w")
+    await broker.nack("red.work", node="w", seqs=[1], dead=True)
+    stream = await stream_of(site, "/v0/topics/blue.q/events")
+    await stream.block()
+    await broker.redrive("red.buried", to="blue.q")
+    produced = await stream.next()
+    assert (produced["event"], "origin" in produced["data"]) == ("produced", False)
+    assert not FOREIGN.search(b"".join(stream.sent))
+    await stream.hang_up()

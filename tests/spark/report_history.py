@@ -106,7 +106,7 @@ def steps_in(rows: list[Exported]) -> list[Step]:
             continue
         for seq in each(row.runs):
             job = row.topic, seq
-            if row.event == "produced" or (row.event == "redriven" and row.dest == row.topic):
+            if kind_of(row) in ("produced", "moved_in") or (row.event == "redriven" and row.dest == row.topic):
                 lives[job] += 1
                 began[job] = row
                 claims[job] = 0
@@ -124,7 +124,7 @@ class Counts:
         steps = steps_in(rows)
         self.jobs: Counter[str] = Counter()
         for row in rows:
-            self.jobs[row.event] += sum(row.runs[1::2])
+            self.jobs[kind_of(row)] += sum(row.runs[1::2])
         last = {(step.queue, step.seq, step.life): step for step in steps}
         self.ends = list(last.values())
         self.durations: dict[str, list[int]] = defaultdict(list)
@@ -156,6 +156,11 @@ class Counts:
             self.acked_by[str(holder.get(job) or row.node)] += 1
             if step.began is not None:
                 self.durations["life"].append(row.ts - step.began.ts)
+
+
+def kind_of(row: Exported) -> str:
+    """What happened, in the words of the report."""
+    return "moved_in" if row.origin is not None else row.event
 
 
 def why(row: Exported) -> str:

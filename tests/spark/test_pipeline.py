@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -149,7 +150,7 @@ def test_a_run_says_what_it_waits_for_and_goes_on(
 
     told: list[str] = []
 
-    def look(run: Run, _lag: int) -> None:
+    def look(run: Run) -> None:
         if run.waiting is not None and run.waiting.attempts == 2:
             told.append(CliRunner().invoke(app, ["pipeline", "status", str(file)]).output)
 
@@ -199,13 +200,45 @@ def test_a_plan_can_be_seen_without_reading_anything(spark: SparkSession, home: 
     assert described(pipeline)[-2].startswith("append to parquet tables/orders, partitioned by day")
 
 
+def test_explain_is_words_and_columns_and_the_plan_comes_when_asked_for(
+    spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Borrowed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(spark, name)
+
+        def stop(self) -> None:
+            """The session is everybody's."""
+
+    monkeypatch.setattr("tenure.spark.pipeline.running.opened", lambda *_: Borrowed())
+    command = ["pipeline", "explain", str(written(home, filled(FIRST)))]
+    short = CliRunner().invoke(app, command, env={"COLUMNS": "200"}).stdout
+    assert "1. read " in short
+    assert re.search(r"cents\W+bigint", short)
+    assert len(short.splitlines()) < 30
+    assert "Physical Plan" not in short
+    assert "Physical Plan" in CliRunner().invoke(app, [*command, "--plan"]).stdout
+    found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert {"name": "day", "type": "date"} in found["columns"]
+    assert "plan" not in found
+
+
 @pytest.mark.full
 def test_a_stream_brings_every_entry_into_the_same_tables(spark: SparkSession, home: Path, filled: Filled) -> None:
     text = PIPELINE + '[schedule]\nrun = "streaming"\nevery_ms = 50\ncheckpoint = "checkpoint"\n'
     file = written(home, filled(FIRST, SECOND), text)
-    stop = threading.Event()
-    run = ran(spark, file, stop=stop, on_range=lambda run, _lag: stop.set() if run.high == 1 else None)
+    stop, lags = threading.Event(), []
+
+    def look(run: Run) -> None:
+        lags.append((run.high, run.lag))
+        if run.high == 1:
+            stop.set()
+
+    run = ran(spark, file, stop=stop, on_range=look)
     assert (run.state, run.figures.rows, run.figures.quarantined) == ("stopped", 3, 3)
+    assert (run.figures.entries, run.bytes > 0) == (8, True)
+    assert set(lags) <= {(0, 1), (1, 0)}
+    assert lags[-1] == (1, 0)
     assert rows(spark, home / "tables/orders", "id", "_seq") == [(1, 0), (2, 0), (6, 1)]
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 3
 
@@ -216,7 +249,7 @@ def test_a_field_that_joins_the_schema_file_needs_no_restart(spark: SparkSession
     text += '[schedule]\nrun = "follow"\nevery_ms = 10\n[sink]\nkind = "parquet"\npath = "tables/orders"\n'
     stop = threading.Event()
 
-    def next_range(run: Run, _lag: int) -> None:
+    def next_range(run: Run) -> None:
         if run.ranges == 1:
             (home / "orders.toml").write_text(SCHEMA + 'note = "string"\n')
             filled([b'{"id":2,"note":"b"}'], url=url)
@@ -232,7 +265,7 @@ def test_a_field_that_joins_the_schema_file_needs_no_restart(spark: SparkSession
 def test_a_stop_comes_behind_the_range_under_way(spark: SparkSession, home: Path, filled: Filled) -> None:
     file = written(home, filled(FIRST, FIRST, FIRST))
     stop = threading.Event()
-    run = ran(spark, file, stop=stop, on_range=lambda _run, _lag: stop.set())
+    run = ran(spark, file, stop=stop, on_range=lambda _run: stop.set())
     assert (run.state, run.ranges) == ("stopped", 1)
     assert ran(spark, file).ranges == 2
 

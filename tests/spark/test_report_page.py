@@ -24,6 +24,7 @@ def queue(name: str | None, **changes: int | float | None) -> QueueRow:
     row = QueueRow(
         queue=name,
         produced=1_000,
+        moved_in=0,
         claimed=1_000,
         extended=0,
         released=0,
@@ -81,7 +82,7 @@ def figures(**changes: object) -> Figures:
 
 def point(name: str | None, start_ms: int) -> Point:
     counts = dict.fromkeys(("claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven"), 5)
-    return Point(queue=name, start_ms=start_ms, step_ms=5_000, produced=7, **counts)
+    return Point(queue=name, start_ms=start_ms, step_ms=5_000, produced=7, moved_in=1, **counts)
 
 
 def latency(measure: str, p90_ms: int, name: str | None = None) -> Latency:

@@ -75,7 +75,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     home = tmp_path_factory.mktemp("report")
     rows = random_history(7, steps=3_000)
     since_ms = rows[len(rows) // 5].ts
-    told = [*entries_of(rows), *NO_EVENTS, gap("trimmed", ts=since_ms - 1, batch=0, first_batch=3, last_batch=9)]
+    told = [*entries_of(rows), *NO_EVENTS, gap("trimmed", ts=since_ms - 1, batch=9, n=-1, first_batch=3, last_batch=9)]
     url = (home / "events").as_uri()
     asyncio.run(fill(url, [told[start : start + 500] for start in range(0, len(told), 500)]))
     with pytest.MonkeyPatch.context() as patch:
@@ -116,6 +116,15 @@ def test_jobs_are_counted_per_queue_and_over_all(made: Made) -> None:
         assert found["held"] == sum(end.row.event == "claimed" for end in counts.ends)
         assert found["delivered_again"] == sum(end.deliveries > 1 for end in counts.ends)
         assert sum(found[name] for name in ("done", "dead", "moved", "held", "waiting")) == found["lives"]
+
+
+def test_dead_letters_and_redriven_jobs_are_moved_in_and_not_produced(made: Made) -> None:
+    by_queue = {row["queue"]: row for row in made.table("queues")}
+    for name in (None, "dead", "moved"):
+        rows = [row for row in made.rows if row.event == "produced" and name in (None, row.topic)]
+        assert by_queue[name]["moved_in"] == sum(row.runs[1] for row in rows if row.origin is not None) > 0
+        assert by_queue[name]["produced"] == sum(row.runs[1] for row in rows if row.origin is None)
+    assert by_queue["dead"]["produced"] == 0
 
 
 def test_percentiles_are_those_of_all_durations(made: Made) -> None:

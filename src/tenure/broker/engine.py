@@ -250,10 +250,15 @@ class Engine:
             self._heads[event.dest] = dest.head_seq
             self.touched.add(dest)
 
-    def appended(self, topic_id: int, first_seq: int, records: list[Record], *, now: int) -> Appended:
-        """The event that appends copies of records the broker moves by itself."""
+    def appended(
+        self, topic_id: int, first_seq: int, records: list[Record], *, now: int, moved_from: int = 0
+    ) -> Appended:
+        """The event that appends copies of records the broker passes on by itself; ``moved_from`` is the topic that
+        they leave.
+        """
         packed = pack(records)
-        extra = AppendExtra(tagged=True) if any(record.tag is not None for record in records) else None
+        tagged = any(record.tag is not None for record in records)
+        extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
         ts = now + self.state.wall_offset_ms
         return Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
 

@@ -85,7 +85,7 @@ def _post(engine: Engine, topic: Topic, reasons: Mapping[int, str], dest_name: s
         records = [
             _stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
         ]
-        appended = engine.appended(dest_id, first_seq, records, now=now)
+        appended = engine.appended(dest_id, first_seq, records, now=now, moved_from=topic.id)
         check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
     except (NotFound, Overloaded) as error:
         parked = {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}
@@ -366,7 +366,7 @@ def _move(
         return _resume(engine, target, [origin.seq], now=now, reset=reset)
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
-    appended = engine.appended(target.id, seq, [record], now=now)
+    appended = engine.appended(target.id, seq, [record], now=now, moved_from=topic.id)
     check_topic_room(target, target.config, records=1, size=len(appended.blobs))
     if not reset and origin.deliveries and target.queue is not None:
         extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, origin.deliveries])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Extended, Redriven, Released
+from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
 from tenure.core.lease import Ended, Lease
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
@@ -23,7 +23,8 @@ class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened to jobs of a queue (or to records of a log: produced only). Times are wall ms.
 
     ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease. ``deliver_at``
-    is when the first of them can be claimed, where that is not at once.
+    is when the first of them can be claimed, where that is not at once. ``origin`` is the topic that produced records
+    were moved from, as dead letters or by a redrive: somebody produced them there, and nobody here.
     """
 
     event: str
@@ -37,6 +38,7 @@ class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     dest: str | None = None
     deliver_at: int | None = None
+    origin: str | None = None
 
 
 def translate(state: State, event: Event) -> Lifecycle | None:
@@ -48,8 +50,8 @@ def translate(state: State, event: Event) -> Lifecycle | None:
     ts, offset = event.at + state.wall_offset_ms, state.wall_offset_ms
     match event:
         case Appended():
-            due = _first_due(event, offset) if event.extra is not None else None
-            return Lifecycle("produced", topic.name, ts, [event.first_seq, event.count], deliver_at=due)
+            row = Lifecycle("produced", topic.name, ts, [event.first_seq, event.count])
+            return row if event.extra is None else _with_extra(state, row, event.extra)
         case Claimed():
             shared = _deliveries(topic.queue, event.runs, plus=1)
             number = lease_id(event.lease)
@@ -72,12 +74,11 @@ def translate(state: State, event: Event) -> Lifecycle | None:
             return None
 
 
-def _first_due(event: Appended, offset: int) -> int | None:
-    """When the first of the delayed records comes due, in wall time; None where none is delayed."""
-    extra = event.extra
-    if extra is None or not (extra.delays or extra.wall_delays):
-        return None
-    return min([*(due + offset for due in extra.delays[1::2]), *extra.wall_delays[1::2]])
+def _with_extra(state: State, row: Lifecycle, extra: AppendExtra) -> Lifecycle:
+    """With when the first of the delayed records comes due, in wall time, and where moved ones come from."""
+    dues = [*(due + state.wall_offset_ms for due in extra.delays[1::2]), *extra.wall_delays[1::2]]
+    origin = (_name(state, extra.moved_from) or "") if extra.moved_from else None
+    return msgspec.structs.replace(row, deliver_at=min(dues, default=None), origin=origin)
 
 
 def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:

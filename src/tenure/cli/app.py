@@ -24,6 +24,7 @@ from tenure.cli.put import put
 from tenure.cli.queue import queue
 from tenure.cli.report import report
 from tenure.cli.settle import ack, extend, nack
+from tenure.cli.spark import spark
 from tenure.cli.tail import tail
 from tenure.cli.top import top
 from tenure.cli.topics import topics
@@ -118,6 +119,7 @@ app.add_typer(queue, name="queue")
 app.add_typer(dead, name="dead")
 app.add_typer(buffer, name="buffer")
 app.add_typer(pipeline, name="pipeline")
+app.add_typer(spark, name="spark")
 app.command()(top)
 
 

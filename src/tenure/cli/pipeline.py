@@ -47,20 +47,29 @@ def _validate(file: File, as_json: AsJson = False) -> None:
 
 @pipeline.command("explain")
 def _explain(
-    file: File, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
+    file: File,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Spark's plan too, all of it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Say in words what the pipeline does, and show Spark's plan of a range without rows; nothing is read."""
+    """Say in words what the pipeline does, and which columns its table gets; nothing is read."""
     from tenure.cli import pipeline_run
 
-    raise typer.Exit(pipeline_run.explain(file, Where(master, remote, conf), as_json=as_json))
+    raise typer.Exit(pipeline_run.explain(file, Where(master, remote, conf), plan=plan, as_json=as_json))
 
 
 @pipeline.command("status")
-def _status(file: File, as_json: AsJson = False) -> None:
+def _status(
+    file: File,
+    history: Annotated[bool, typer.Option("--history", help="Every run that is noted, newest first.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """How far behind the pipeline is, and how its last run went; without Spark."""
     from tenure.cli import pipeline_look
 
-    raise typer.Exit(pipeline_look.status(file, as_json=as_json))
+    raise typer.Exit(pipeline_look.status(file, history=history, as_json=as_json))
 
 
 @pipeline.command("backfill")

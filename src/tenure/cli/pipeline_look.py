@@ -8,15 +8,29 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tenure.cli.main import OK
-from tenure.cli.screen import Payload, console_for, document
+from tenure.cli.screen import Payload, console_for, document, table
 from tenure.cli.spark_guard import guarded
-from tenure.cli.words import age, clean, count, when
+from tenure.cli.words import age, clean, count, size, when
 
 if TYPE_CHECKING:
     from tenure.spark.pipeline.config import Pipeline
     from tenure.spark.pipeline.record import Run
 
-__all__ = ["show_run", "status", "validate"]
+__all__ = ["behind", "say", "show_run", "status", "validate"]
+
+_HEADS = (
+    "started",
+    "schedule",
+    "state",
+    "took#",
+    "ranges#",
+    "entries#",
+    "stored#",
+    "rows#",
+    "aside#",
+    "up to#",
+    "idle#",
+)
 
 
 def validate(file: Path, *, as_json: bool) -> int:
@@ -35,11 +49,11 @@ def validate(file: Path, *, as_json: bool) -> int:
     return guarded(work, as_json=as_json)
 
 
-def status(file: Path, *, as_json: bool) -> int:
-    """Print how a pipeline stands; returns the exit code."""
+def status(file: Path, *, history: bool, as_json: bool) -> int:
+    """Print how a pipeline stands, with ``history`` all the runs that are noted; returns the exit code."""
 
     def work() -> int:
-        found = _standing(file)
+        found = _standing(file, history=history)
         if as_json:
             document(found)
         else:
@@ -49,19 +63,30 @@ def status(file: Path, *, as_json: bool) -> int:
     return guarded(work, as_json=as_json)
 
 
-def _standing(file: Path) -> Payload:
-    import msgspec
-
+def _standing(file: Path, *, history: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
-    from tenure.spark.pipeline.record import last_run
+    from tenure.spark.pipeline.record import runs_of
 
     pipeline = read_pipeline(file)
-    run = last_run(pipeline.notes_url, pipeline.name)
-    found = {"pipeline": pipeline.name} | (
-        _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, run)
+    runs = runs_of(pipeline.notes_url, pipeline.name)
+    last, wrote = next(iter(runs), None), next((run for run in runs if run.high is not None), None)
+    found: Payload = {"pipeline": pipeline.name} | (
+        _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, last)
     )
-    rates = {} if run is None else {"seconds": run.seconds, "entries_per_s": run.entries_per_s}
-    return found | {"last_run": None if run is None else msgspec.to_builtins(run) | rates}
+    found |= {"last_run": _told(last), "last_written": _told(wrote)}
+    if history:
+        runs += runs_of(pipeline.notes_url, f"{pipeline.name}.backfill")
+        found["history"] = [_told(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
+    return found
+
+
+def _told(run: Run | None) -> Payload | None:
+    import msgspec
+
+    if run is None:
+        return None
+    plain: Payload = msgspec.to_builtins(run)
+    return plain | {"seconds": run.seconds, "entries_per_s": run.entries_per_s}
 
 
 def _of_buffer(pipeline: Pipeline) -> Payload:
@@ -95,25 +120,67 @@ def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
 
 def _show_status(console: Console, found: Payload) -> None:
     if "topic" in found:
-        behind = count(found["lag_records"], "record")
-        say(console, f"{found['pipeline']}: topic {found['topic']} of {found['url']} is {behind} ahead of the table")
+        ahead = count(found["lag_records"], "record")
+        say(console, f"{found['pipeline']}: topic {found['topic']} of {found['url']} is {ahead} ahead of the table")
     else:
-        behind = count(found["lag_batches"], "batch", "batches")
+        late = count(found["lag_batches"], "batch", "batches")
         waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
-        say(console, f"{found['pipeline']}: group {found['group']} of {found['buffer']} is {behind} behind{waits}")
-    run = found["last_run"]
+        say(console, f"{found['pipeline']}: group {found['group']} of {found['buffer']} is {late} behind{waits}")
+    run, wrote = found["last_run"], found["last_written"]
     if run is None:
         say(console, "it has not run yet" if not found["started"] else "no run of it is noted")
         return
-    noted = "to" if run["state"] != "running" else "on, noted last"
-    say(console, f"last run: {run['state']}, {when(run['started_ms'])} {noted} {when(run['updated_ms'])}")
-    show_run(console, run)
+    _show_last(console, "last run", run)
+    if run["idle_before"]:
+        say(console, f"{count(run['idle_before'], 'run')} before it had nothing to write")
     if run["waiting"]:
         tried = count(run["waiting"]["attempts"], "attempt")
         say(console, f"it waits, and tries again: {tried} since {when(run['waiting']['since_ms'])}")
         say(console, f"because: {run['waiting']['message']}")
     if run["error"]:
         say(console, f"last error: {run['error']['message']}")
+    if wrote is not None and wrote["started_ms"] != run["started_ms"]:
+        _show_last(console, "last run that wrote", wrote)
+    if "history" in found:
+        _show_history(console, found["history"])
+
+
+def _show_last(console: Console, what: str, run: Payload) -> None:
+    noted = "to" if run["state"] != "running" else "on, noted last"
+    say(console, f"{what}: {run['state']}, {when(run['started_ms'])} {noted} {when(run['updated_ms'])}")
+    show_run(console, run)
+
+
+def _show_history(console: Console, runs: list[Payload]) -> None:
+    """One line a run, newest first."""
+    console.print()
+    table(console, _HEADS, [_line(run) for run in runs])
+    for run in runs:
+        if run["error"]:
+            say(console, f"{when(run['started_ms'])}: {run['error']['message']}")
+
+
+def _line(run: Payload) -> list[object]:
+    figures = run["figures"]
+    return [
+        when(run["started_ms"]),
+        run["schedule"],
+        run["state"] if run["high"] is not None or run["state"] != "done" else "nothing to write",
+        age(run["updated_ms"] - run["started_ms"]),
+        run["ranges"],
+        figures["entries"],
+        size(run["bytes"]),
+        figures["rows"],
+        figures["quarantined"],
+        run["high"],
+        run["idle_before"],
+    ]
+
+
+def behind(lag: int, lag_ms: int, source: str) -> str:
+    """How much is still to come, and for how long the first of it has waited."""
+    what = ("record",) if source.startswith("topic ") else ("batch", "batches")
+    return f"{count(lag, *what)}{f' of {age(lag_ms)}' if lag_ms else ''}"
 
 
 def show_run(console: Console, run: Payload) -> None:
@@ -126,7 +193,11 @@ def show_run(console: Console, run: Payload) -> None:
     what = ("record",) if run["source"].startswith("topic ") else ("batch", "batches")
     batches = f"{count(run['batches'], *what)} ({run['low']} to {run['high']})"
     ranges = count(run["ranges"], "range")
-    say(console, f"{ranges}, {batches}, {count(figures['entries'], 'entry', 'entries')} in {run['seconds']:.1f} s")
+    stored = f", {size(run['bytes'])} stored" if run["bytes"] else ""
+    entries = count(figures["entries"], "entry", "entries")
+    say(console, f"{ranges}, {batches}, {entries}{stored} in {run['seconds']:.1f} s")
+    if run["lag"]:
+        say(console, f"{behind(run['lag'], run['lag_ms'], run['source'])} to come when it was noted")
     parts = [f"{count(figures['rows'], 'row')} written to {run['into']}"]
     parts += [f"{figures[name]:,} {name}" for name in ("malformed", "quarantined", "dropped") if figures[name]]
     say(console, ", ".join(parts))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tenure.cli.main import INTERRUPTED, OK
-from tenure.cli.pipeline_look import say, show_run
-from tenure.cli.screen import Payload, console_for, document, note
+from tenure.cli.pipeline_look import behind, say, show_run
+from tenure.cli.screen import Payload, console_for, document, note, table
 from tenure.cli.spark_guard import guarded
 from tenure.cli.spark_options import Where, told
-from tenure.cli.words import clean, count
+from tenure.cli.words import clean, count, size
 
 if TYPE_CHECKING:
     from tenure.spark.pipeline.config import Pipeline
@@ -48,18 +48,23 @@ def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_j
     return _ran(file, work, as_json=as_json)
 
 
-def explain(file: Path, where: Where, *, as_json: bool) -> int:
-    """Print what a pipeline does, in words and as Spark plans it; returns the exit code."""
+def explain(file: Path, where: Where, *, plan: bool, as_json: bool) -> int:
+    """Print what a pipeline does in words, the columns that come of it and, with ``plan``, how Spark does it; returns
+    the exit code.
+    """
 
     def work() -> int:
-        found = _explained(file, where)
+        found = _explained(file, where, with_plan=plan)
         if as_json:
             document(found)
             return OK
         console = console_for()
         for number, sentence in enumerate(found["steps"], start=1):
             say(console, f"{number}. {sentence}")
-        console.out("\n" + found["plan"], highlight=False)
+        console.print()
+        table(console, ("column", "type"), [(each["name"], each["type"]) for each in found["columns"]])
+        if plan:
+            console.out("\n" + found["plan"], highlight=False)
         return OK
 
     return guarded(work, as_json=as_json)
@@ -72,7 +77,7 @@ def _options(where: Where, *, once: bool | None = None) -> RunOptions:
     return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
 
 
-def _explained(file: Path, where: Where) -> Payload:
+def _explained(file: Path, where: Where, *, with_plan: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.outputs import Outputs
     from tenure.spark.pipeline.running import opened
@@ -83,10 +88,12 @@ def _explained(file: Path, where: Where) -> Payload:
     outputs = Outputs(pipeline)
     session = opened(pipeline, outputs, _options(where))
     try:
-        plan = plan_of(outputs.planned(empty_range(session)))
+        rows = outputs.planned(empty_range(session))
+        columns = [{"name": each.name, "type": each.dataType.simpleString()} for each in rows.schema.fields]
+        plan = {"plan": plan_of(rows)} if with_plan else {}
     finally:
         session.stop()
-    return {"pipeline": pipeline.name, "steps": described(pipeline), "plan": plan}
+    return {"pipeline": pipeline.name, "steps": described(pipeline), "columns": columns} | plan
 
 
 def _ran(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bool) -> int:
@@ -142,14 +149,15 @@ class _Listening:
         self._listen()  # Spark has put a handler of its own in the place of ours
         self._tell("reading")
 
-    def _reached(self, run: Run, lag_batches: int) -> None:
-        left = f", {count(lag_batches, 'batch', 'batches')} to come" if lag_batches else ""
+    def _reached(self, run: Run) -> None:
+        left = f", {behind(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
         entries = count(run.figures.entries, "entry", "entries")
+        stored = f", {size(run.bytes)}" if run.bytes else ""
         waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
         if run.waiting is not None and run.waiting.attempts == 1:
             note(f"this is refused for now, and tried again: {run.waiting.message}")
         rate = f"{run.entries_per_s:,.{0 if run.entries_per_s >= 10 else 1}f} a second"
-        self._tell(f"{count(run.ranges, 'range')}, {entries}, {rate}{left}{clean(waits)}")
+        self._tell(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
 
     def _listen(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

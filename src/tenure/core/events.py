@@ -97,7 +97,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
     flat ``[seq, count, …]`` for jobs that come back with a past. ``displaced`` is the client whose mark gives way to
-    this one's.
+    this one's. ``moved_from`` is the topic that dead letters, or redriven jobs, leave with this append; 0 for none.
     """
 
     tagged: bool = False
@@ -108,6 +108,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     client: tuple[str, int] | None = None
     deliveries: list[int] = []
     displaced: str | None = None
+    moved_from: int = 0
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):

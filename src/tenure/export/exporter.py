@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,7 +17,9 @@ import msgspec
 
 from tenure.errors import Conflict
 from tenure.export.follower import Step
+from tenure.export.gathering import Gathering
 from tenure.export.intents import Intent, Intents
+from tenure.export.place import Place
 from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
@@ -56,10 +59,10 @@ class Progress(msgspec.Struct):
 
 
 class Chunk(NamedTuple):
-    """Rows for one call, and the position behind them; ``is_full`` where there are more to come."""
+    """Rows for one call, and the place behind them; ``is_full`` where there are more to come."""
 
     rows: list[bytes]
-    position: Position
+    place: Place
     is_full: bool
 
 
@@ -76,6 +79,8 @@ class About(msgspec.Struct, frozen=True):
     rows: int
     position: Position
     ts: int
+    position_rows: int = 0
+    """Rows behind the position that belong to the call too."""
 
 
 class Exporter:
@@ -97,17 +102,19 @@ class Exporter:
         self._intents = Intents(self._own.root / "intents")
         kept = kept_position(self._own)
         self._cursor = self._find_cursor(kept)
-        self._follower, self._silent_batch, self._rows = resume(self._log, self._own, self._cursor)
+        self._follower, told_place, rows = resume(self._log, self._own, self._cursor, ordinal=outlet.ordinal + 1)
+        self._gathering = Gathering(rows, told=told_place, doubted=self._cursor.doubted, settings=settings)
+        self._steps = self._polled()
         self._folded_bytes = 0
         self._is_kept = kept is not None
         kept_batch = kept.batch if kept is not None else 0
-        self.progress = Progress(batch=self._cursor.position.batch - 1, kept_batch=kept_batch)
+        self.progress = Progress(batch=self._cursor.told.position.batch - 1, kept_batch=kept_batch)
 
     def _find_cursor(self, kept: Position | None) -> Cursor:
         outlet = self._outlet
         found = cursor_of(self._intents.known, ordinal=outlet.ordinal, kept=kept)
         if found is not None:
-            is_there = found.doubted is None or goes_through(self._log, found.doubted)
+            is_there = found.doubted is None or goes_through(self._log, found.doubted.position)
             return found if is_there else found._replace(doubted=None)
         if outlet.ordinal < 0:
             return beginning(self._log)
@@ -119,7 +126,7 @@ class Exporter:
                 "there, or export to another buffer",
                 code="export_unknown",
             ) from None
-        return Cursor(about.position, ts=about.ts)
+        return Cursor(Place(about.position, about.position_rows), ts=about.ts)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Export until told to stop, then what is there still, and end."""
@@ -139,6 +146,7 @@ class Exporter:
 
     def close(self) -> None:
         """Let go of the directory."""
+        self._steps.close()
         self._intents.close()
         self._lock.unlock()
 
@@ -149,8 +157,10 @@ class Exporter:
             return False
         if chunk.rows:
             await self._send(chunk)
-        self.progress.batch = chunk.position.batch - 1
-        if self._folded_bytes >= self._settings.checkpoint_bytes or not self._is_kept:
+        self.progress.batch = chunk.place.position.batch - 1
+        self.progress.gaps = self._gathering.gaps_count
+        is_due = self._folded_bytes >= self._settings.checkpoint_bytes or not self._is_kept
+        if is_due and not chunk.place.rows:  # within a batch the fold is ahead of its position
             self._keep()
         self._told(self.progress)
         return chunk.is_full
@@ -161,47 +171,45 @@ class Exporter:
         None where there is nothing, or where the log does not yet show all that the call in doubt was made of: after a
         crash its end is durable, but is said to be only once the broker is open again.
         """
-        size, doubted, position = 0, self._cursor.doubted, None
-        for number, step in enumerate(self._polled()):
+        gathering = self._gathering
+        for number, step in enumerate(chain(gathering.beyond(), self._steps)):
             if number % _STEPS_A_TURN == 0:
                 await asyncio.sleep(0)
-            position = step.position
-            if position.batch - 1 > self._silent_batch:
-                self._rows += step.rows
-                size += sum(map(len, step.rows))
-                self.progress.gaps += step.is_gap
-            enough = size >= self._settings.call_bytes_max if doubted is None else position.batch >= doubted.batch
-            if enough:
-                return self._chunk(position, is_full=True)
-        return None if position is None or doubted is not None else self._chunk(position, is_full=False)
+            gathering.take(step)
+            if gathering.is_complete:
+                return self._chunk(is_full=True)
+        self._steps = self._polled()
+        return None if gathering.is_doubted else self._chunk(is_full=False)
 
-    def _chunk(self, position: Position, *, is_full: bool) -> Chunk:
-        rows, self._rows = self._rows, []
-        return Chunk(rows, position, is_full)
+    def _chunk(self, *, is_full: bool) -> Chunk | None:
+        place = self._gathering.place
+        return None if place is None else Chunk(self._gathering.call(), place, is_full)
 
-    def _polled(self) -> Iterator[Step]:
+    def _polled(self) -> Generator[Step, None, None]:
         """The steps of a poll, and the bytes of log that they took."""
         before = self._follower.position
         for step in self._follower.poll():
-            same = before is not None and before.segment == step.position.segment
-            self._folded_bytes += step.position.offset - (before.offset if same and before is not None else 0)
-            before = step.position
+            position = step.after.position
+            same = before is not None and before.segment == position.segment
+            self._folded_bytes += position.offset - (before.offset if same and before is not None else 0)
+            before = position
             yield step
 
     async def _send(self, chunk: Chunk) -> None:
         outlet, state = self._outlet, self._follower.state
         ts = state.log_ms + state.wall_offset_ms
-        before, after = self._cursor.position, chunk.position
+        before, after = self._cursor.told, chunk.place
         self._intents.write(Intent(outlet.ordinal + 1, before, after, ts))
-        about = About(before.batch, after.batch - 1, len(chunk.rows), after, ts)
+        last_batch = after.position.batch - (0 if after.rows else 1)
+        about = About(before.position.batch, last_batch, len(chunk.rows), after.position, ts, after.rows)
         await outlet.send(chunk.rows, msgspec.json.encode(about))
         self._cursor = Cursor(after, ts=ts)
         self.progress.rows += len(chunk.rows)
         self.progress.calls += 1
 
     def _keep(self) -> None:
-        """Keep the fold; every row it stands for is in the buffer, or there was none."""
-        if self._follower.position is not None and not self._rows:
+        """Keep the fold where every row it stands for is in the buffer, or there was none."""
+        if self._follower.position is not None and not self._gathering.has_rows:
             keep(self._own, self._follower)
             self._folded_bytes, self._is_kept = 0, True
             self.progress.kept_batch = self._follower.position.batch

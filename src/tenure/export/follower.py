@@ -30,7 +30,8 @@ from tenure.core.events import (
 )
 from tenure.core.fold import fold
 from tenure.core.state import State
-from tenure.export.rows import encode_row, gap
+from tenure.export.place import Place, first_position
+from tenure.export.rows import TRIMMED_N, encode_row, gap
 from tenure.log.disk import Disk
 from tenure.log.home import Position
 from tenure.log.tail import TailBatch, Tailer, TailGap
@@ -38,19 +39,24 @@ from tenure.log.tail import TailBatch, Tailer, TailGap
 __all__ = ["Follower", "Step"]
 
 _SWEEP_MS: Final = 1_000
+_STEP_ROWS_MAX: Final = 1_000
+_STEP_BYTES_MAX: Final = 1 << 20
+"""A batch with more rows is given in several steps: a million leases that run out are never a million rows at once."""
 _OF_A_LIFE: Final = (Appended, Claimed, Acked, Released, Extended, DeadLettered, Redriven)
 
 
 class Step(NamedTuple):
-    """What one batch of the log (or a gap) amounts to, and the position behind it."""
+    """The rows from ``first`` to ``after``: those of one batch of the log or of a gap, or some of a batch with many."""
 
-    position: Position
+    first: Place
     rows: list[bytes]
+    after: Place
     is_gap: bool = False
 
 
 class Follower:
-    """Folds a log as it grows and gives its rows. ``state`` and ``position`` belong together between two steps.
+    """Folds a log as it grows and gives its rows. ``state`` and ``position`` belong together after each step that ends
+    a batch; within a batch the state is ahead.
 
     ``unknown`` are topics whose events came before the log said what they are, each with the first batch it was met
     in. That happens only where the beginning of the log is gone; it is reported as a gap once the topic is known.
@@ -67,46 +73,78 @@ class Follower:
         self.state = _listened(state or State())
         self.position = position
         self.unknown = unknown or {}
-        self._tailer = Tailer(disk, position)
+        self._disk = disk
+        self._tailer: Tailer | None = None
         self._segment = position.segment if position is not None else 0
 
     def poll(self) -> Iterator[Step]:
-        """Give everything durable that is new, batch by batch, then end.
+        """Give everything durable that is new, then end. An iterator that is not exhausted must be gone on with: what
+        follows in its batch is known to it alone.
 
         Raises UnknownPosition where the log never went through the position, Corrupt where it is damaged.
         """
+        if self._tailer is None:
+            self.position = self.position or first_position(self._disk)
+            if self.position is None:
+                return
+            self._tailer = Tailer(self._disk, self.position)
         for item in self._tailer.poll():
-            step = self._miss(item) if isinstance(item, TailGap) else self._follow(item)
-            self.position = item.position
-            if self.position.segment != self._segment:
-                self._segment = self.position.segment
-                self.state.forget_segments(self._segment)  # where records lie does not matter here
-                self.state.orphans.clear()
-            yield step
+            if isinstance(item, TailGap):
+                yield self._miss(item)
+            else:
+                yield from self._follow(item)
+
+    def _reach(self, position: Position) -> Place:
+        """The batch that ends here is folded."""
+        self.position = position
+        if position.segment != self._segment:
+            self._segment = position.segment
+            self.state.forget_segments(self._segment)  # where records lie does not matter here
+            self.state.orphans.clear()
+        return Place(position)
 
     def _miss(self, item: TailGap) -> Step:
-        """What was known does not hold behind a gap: begin anew with what the log still says."""
+        """What was known does not hold behind a gap: begin again with what the log still says."""
+        assert self.position is not None
+        before = Place(self.position)
         ts = self._wall(self.state.log_ms)
         self.state, self.unknown = _listened(State()), {}
         first, last = item.first_batch, item.last_batch
-        return Step(item.position, [gap("trimmed", ts=ts, batch=last, first_batch=first, last_batch=last)], True)
+        row = gap("trimmed", ts=ts, batch=last, n=TRIMMED_N, first_batch=first, last_batch=last)
+        return Step(before, [row], self._reach(item.position), is_gap=True)
 
-    def _follow(self, item: TailBatch) -> Step:
-        state, rows = self.state, list[bytes]()
+    def _follow(self, item: TailBatch) -> Iterator[Step]:
+        assert self.position is not None
+        first, rows, size = Place(self.position), list[bytes](), 0
+        for row in self._rows(item):
+            rows.append(row)
+            size += len(row)
+            if len(rows) >= _STEP_ROWS_MAX or size >= _STEP_BYTES_MAX:
+                after = Place(self.position, first.rows + len(rows))
+                yield Step(first, rows, after)
+                first, rows, size = after, [], 0
+        yield Step(first, rows, self._reach(item.position))
+
+    def _rows(self, item: TailBatch) -> Iterator[bytes]:
+        """Fold a batch and give its rows, each right before the event that it is about is folded."""
+        state, n = self.state, 0
         for kind, topic_id, location, body in item.frames:
             event = decode(kind, body)
             self._pass_time(event, topic_id)
-            if state.ended:
-                self._tell_expired(item.batch, rows)
+            ended, state.ended = state.ended or (), []
+            for topic, end in ended:
+                yield encode_row(expired(state, topic, end), batch=item.batch, n=n)
+                n += 1
             row = translate(state, event)
             if row is not None:
-                rows.append(encode_row(row, batch=item.batch, n=len(rows)))
+                yield encode_row(row, batch=item.batch, n=n)
+                n += 1
             elif topic_id not in state.by_id and isinstance(event, _OF_A_LIFE):
                 self.unknown.setdefault(topic_id, item.batch)
             fold(state, event, location)
-            if topic_id in self.unknown:
-                self._tell_unknown(event, topic_id, item.batch, rows)
-        return Step(item.position, rows)
+            if topic_id in self.unknown and isinstance(event, TopicCarried | TopicDeleted):
+                yield self._unknown_gap(event, topic_id, batch=item.batch, n=n)
+                n += 1
 
     def _pass_time(self, event: Event, topic_id: int) -> None:
         """Let time reach an event before it is looked at, as the broker did before it decided on it."""
@@ -117,18 +155,12 @@ class Follower:
         elif topic_id in state.by_id:
             state.pass_time(state.by_id[topic_id], at)
 
-    def _tell_expired(self, batch: int, rows: list[bytes]) -> None:
-        for topic, ended in self.state.ended or ():
-            rows.append(encode_row(expired(self.state, topic, ended), batch=batch, n=len(rows)))
-        self.state.ended = []
-
-    def _tell_unknown(self, event: Event, topic_id: int, batch: int, rows: list[bytes]) -> None:
+    def _unknown_gap(self, event: Event, topic_id: int, *, batch: int, n: int) -> bytes:
         """Report what could not be told of a topic, once its name is known or never will be."""
-        if isinstance(event, TopicCarried | TopicDeleted):
-            topic = self.state.by_id.get(topic_id)
-            name, first = topic.name if topic is not None else "", self.unknown.pop(topic_id)
-            about = {"batch": batch, "n": len(rows), "first_batch": first, "last_batch": batch}
-            rows.append(gap("unknown_topic", ts=self._wall(event.at), topic=name, **about))
+        topic = self.state.by_id.get(topic_id)
+        name, first = topic.name if topic is not None else "", self.unknown.pop(topic_id)
+        at = self._wall(event.at)
+        return gap("unknown_topic", ts=at, topic=name, batch=batch, n=n, first_batch=first, last_batch=batch)
 
     def _wall(self, log_ms: int) -> int:
         return log_ms + self.state.wall_offset_ms

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from tenure.log.home import Position
+from tenure.export.place import Place
 
 __all__ = ["Intent", "Intents"]
 
@@ -25,14 +25,14 @@ _FRONT: Final = Struct("<QII")
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """The batch ``ordinal`` of this exporter in its buffer carries the rows of the log from ``before`` to ``after``.
+    """The batch ``ordinal`` of this exporter in its buffer contains the rows of the log from ``before`` to ``after``.
 
     ``ts`` is when the last of them happened, wall ms.
     """
 
     ordinal: int
-    before: Position
-    after: Position
+    before: Place
+    after: Place
     ts: int
 
 

@@ -17,12 +17,13 @@ from tenure.core.state import State
 from tenure.errors import Corrupt, NotFound, Overloaded
 from tenure.export.follower import Follower
 from tenure.export.intents import Intent
-from tenure.export.rows import gap
+from tenure.export.place import Place, first_position
+from tenure.export.rows import gap, history_n
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.home import Position, UnknownPosition
 from tenure.log.recovery import locate
-from tenure.log.segment import HEAD_BYTES, list_heads
+from tenure.log.segment import list_heads
 
 __all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "goes_through", "keep", "kept_position", "resume"]
 
@@ -30,10 +31,10 @@ _LOOKS_MAX = 5
 
 
 class Cursor(NamedTuple):
-    """Rows up to ``position`` are in the buffer; those up to ``doubted`` were on their way when the exporter ended."""
+    """Rows up to ``told`` are in the buffer; those up to ``doubted`` were on their way when the exporter ended."""
 
-    position: Position
-    doubted: Position | None = None
+    told: Place
+    doubted: Place | None = None
     ts: int = 0
 
 
@@ -45,10 +46,10 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Resumed(NamedTuple):
-    """A follower, the batch up to which its rows are in the buffer already, and rows to be told before its own."""
+    """A follower, how far its rows are in the buffer already, and rows to be told before its own."""
 
     follower: Follower
-    silent_batch: int
+    told: Place
     rows: list[bytes]
 
 
@@ -57,21 +58,22 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 def cursor_of(intents: Sequence[Intent], *, ordinal: int, kept: Position | None) -> Cursor | None:
-    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where nothing was intended.
+    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where the intents, newest
+    first, do not say: there are none, or they are those of an older copy.
 
-    A buffer forgets producers that were silent for long (``ordinal`` -1). Then a fold that was ``kept`` tells whether
-    the last call was committed; where it does not, its rows are sent once more, under the same names.
+    An intent is written once the call before it is committed, so only the newest may be in doubt. A buffer forgets
+    producers that were silent for long (``ordinal`` -1). Then a fold that was ``kept`` proves that the last call was
+    committed; where it does not, its rows are sent once more, under the same names.
     """
-    for intent in intents:
-        if intent.ordinal == ordinal:
-            return Cursor(intent.after, ts=intent.ts)
-        if intent.ordinal == ordinal + 1:
-            return Cursor(intent.before, doubted=intent.after, ts=intent.ts)
     if not intents:
         return None
     newest = intents[0]
-    is_committed = kept is not None and kept.batch >= newest.after.batch
-    return Cursor(newest.after if is_committed else newest.before, ts=newest.ts)
+    is_kept = kept is not None and Place(kept).order >= newest.after.order
+    if newest.ordinal == ordinal or (ordinal < 0 and is_kept):
+        return Cursor(newest.after, ts=newest.ts)
+    if newest.ordinal == ordinal + 1:
+        return Cursor(newest.before, doubted=newest.after, ts=newest.ts)
+    return Cursor(newest.before, ts=newest.ts) if ordinal < 0 else None
 
 
 def beginning(log: Disk) -> Cursor:
@@ -79,11 +81,10 @@ def beginning(log: Disk) -> Cursor:
 
     Raises NotFound where there is no log.
     """
-    heads = list_heads(log)
-    if not heads:
+    position = first_position(log)
+    if position is None:
         raise NotFound("there is no log here: name the directory of a broker that was opened once", code="no_log")
-    head = heads[0]
-    return Cursor(Position(head.number, HEAD_BYTES, head.first_batch, 0, head.crc))
+    return Cursor(Place(position))
 
 
 def keep(disk: Disk, follower: Follower) -> None:
@@ -102,25 +103,28 @@ def kept_position(disk: Disk) -> Position | None:
     return next((position for position, _ in _kept(disk)), None)
 
 
-def resume(log: Disk, own: Disk, cursor: Cursor) -> Resumed:
-    """A follower that goes on behind the cursor. ``own`` is the directory that `keep` writes to.
+def resume(log: Disk, own: Disk, cursor: Cursor, *, ordinal: int) -> Resumed:
+    """A follower that goes on behind the cursor. ``own`` is the directory that `keep` writes to; the next call has this
+    ``ordinal``.
 
     Where the log does not go through the cursor, that is told as a gap and the oldest segment is the beginning; where
     it was trimmed past the cursor, the follower tells it.
     """
-    at, is_there = cursor.position, goes_through(log, cursor.position)
+    told, at = cursor.told, cursor.told.position
+    is_there = goes_through(log, at)
     for start, kept in _kept(own):
         if (is_there or start.batch >= at.batch) and goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
-            return Resumed(follower, at.batch - 1, [])
+            return Resumed(follower, told, [])
     if is_there:
-        return Resumed(_from_broker(log, before=at.batch), at.batch - 1, [])
+        return Resumed(_from_broker(log, before=at.batch), told, [])
     if at.segment < list_heads(log)[0].number:
         state = State()
         state.log_ms = cursor.ts
-        return Resumed(Follower(log, state=state, position=at), at.batch - 1, [])
-    row = gap("history", ts=cursor.ts, batch=at.batch - 1, first_batch=at.batch, last_batch=at.batch)
-    return Resumed(Follower(log), 0, [row])
+        return Resumed(Follower(log, state=state, position=at), told, [])
+    n = history_n(ordinal)
+    row = gap("history", ts=cursor.ts, batch=at.batch - 1, n=n, first_batch=at.batch, last_batch=at.batch)
+    return Resumed(Follower(log), Place(Position(0, 0, 0)), [row])
 
 
 def _from_broker(log: Disk, *, before: int) -> Follower:

@@ -13,7 +13,10 @@ import msgspec
 
 from tenure.broker.lifecycle import Lifecycle
 
-__all__ = ["Exported", "decode_row", "encode_row", "gap"]
+__all__ = ["TRIMMED_N", "Exported", "decode_row", "encode_row", "gap", "history_n"]
+
+TRIMMED_N: Final = -1
+"""The number of a gap that stands for batches which were trimmed: the last of them may have rows that are told."""
 
 
 class Exported(Lifecycle, frozen=True, omit_defaults=True, kw_only=True):
@@ -35,7 +38,12 @@ def encode_row(row: Lifecycle, *, batch: int, n: int) -> bytes:
     return b'%b,"batch":%d,"n":%d}' % (_encode(row)[:-1], batch, n)
 
 
-def gap(reason: str, *, ts: int, batch: int, n: int = 0, topic: str = "", first_batch: int, last_batch: int) -> bytes:
+def history_n(ordinal: int) -> int:
+    """The number of the gap that call ``ordinal`` reports: no row of either history has it, and no other gap."""
+    return TRIMMED_N - 1 - ordinal
+
+
+def gap(reason: str, *, ts: int, batch: int, n: int, topic: str = "", first_batch: int, last_batch: int) -> bytes:
     """The entry that reports events which were not exported, and why.
 
     ``trimmed``: the log was trimmed further than the exporter had come. ``history``: the log does not go through the

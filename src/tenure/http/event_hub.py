@@ -28,6 +28,7 @@ __all__ = ["Hub", "Place"]
 _ROW_BYTES: Final = 200
 _TAKE_ROWS: Final = 256
 _GAP: Final = b"gap"
+_OTHERS: Final = ("dest", "origin")
 Reaches = Callable[[str], bool]
 _REST_S: Final = 0.02
 """A row that comes alone is passed on at once, and what follows it soon goes together: thousands of rows a second are
@@ -35,18 +36,19 @@ fifty wakes here, fifty writes for each reader and fifty pieces for it to take i
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """One row, encoded; ``dest`` is the other topic that it names, if it does."""
+    """One row, encoded; ``other`` is the other topic that it names, if it does, as ``dest`` or ``origin``."""
 
     topic: str
     event: bytes
     data: bytes
-    dest: str | None = None
+    other: str | None = None
 
     def shown(self, reaches: Reaches) -> bytes:
         """The row for a reader, without the name of a topic that it does not reach."""
-        if self.dest is None or reaches(self.dest):
+        if self.other is None or reaches(self.other):
             return self.data
-        return encode({name: value for name, value in msgspec.json.decode(self.data).items() if name != "dest"})
+        kept = {name: value for name, value in msgspec.json.decode(self.data).items() if name not in _OTHERS}
+        return encode(kept)
 
 
 class Hub:
@@ -167,7 +169,7 @@ class Hub:
         self._wake(*self._places)
 
     def _keep(self, row: Lifecycle) -> None:
-        self._add(_Row(row.topic, row.event.encode(), encode(row), row.dest))
+        self._add(_Row(row.topic, row.event.encode(), encode(row), row.dest or row.origin))
         self._wake(row.topic)
 
     def _add(self, row: _Row) -> None:

@@ -48,6 +48,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
     reason: str | None = None
     dest: str | None = None
     deliver_at: int | None = None
+    origin: str | None = None
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from tenure.spark.retrying import Waiting
 
 __all__ = ["Noting", "OnRun", "noted"]
 
-OnRun = Callable[[Run, int], None]
-"""Told of a run after every range and whenever it waits, with the number of batches that are still to come."""
+OnRun = Callable[[Run], None]
+"""Called with a run after every range and whenever it waits."""
 
 _NOTE_EVERY_MS: Final = 5_000
 _OURS: Final = re.compile(r"\btenure\.(?:[a-z_]+\.)*(\w+): (.+)")
@@ -33,7 +33,6 @@ class Noting:
         self._clock = SystemClock()
         self._url, self._tell = pipeline.notes_url, tell
         self.run = run
-        self._lag_batches = 0
         run.started_ms = self._clock.wall_ms()
         with suppress(TenureError, OSError):  # as for notes: nothing depends on it
             before = last_run(self._url, run.pipeline)
@@ -44,10 +43,10 @@ class Noting:
         """A range is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
-        run.reached = summary.high
+        run.reached, run.bytes = summary.high, summary.bytes
+        run.lag, run.lag_ms = done.lag.batches, done.lag.ms
         run.updated_ms = self._clock.wall_ms()
-        self._lag_batches = done.lag.batches
-        self._tell(run, self._lag_batches)
+        self._tell(run)
         if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
             self._note()
 
@@ -60,7 +59,7 @@ class Noting:
             error, since_ms = waiting.error, self._clock.wall_ms() if run.waiting is None else run.waiting.since_ms
             run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
             run.retries += 1
-        self._tell(run, self._lag_batches)
+        self._tell(run)
         self._note()
 
     def end(self, state: str, error: TenureError | None = None) -> None:

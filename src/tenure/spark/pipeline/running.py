@@ -69,7 +69,7 @@ def run_pipeline(
     spark: SparkSession | None = None,
     stop: threading.Event | None = None,
     on_start: Callable[[SparkSession], None] = lambda _: None,
-    on_range: OnRun = lambda _run, _lag: None,
+    on_range: OnRun = lambda _: None,
 ) -> Run:
     """Run a pipeline as its schedule says, until everything is written or ``stop`` is set, between two ranges.
 
@@ -109,7 +109,7 @@ def backfill_pipeline(
     spark: SparkSession | None = None,
     stop: threading.Event | None = None,
     on_start: Callable[[SparkSession], None] = lambda _: None,
-    on_range: OnRun = lambda _run, _lag: None,
+    on_range: OnRun = lambda _: None,
 ) -> Run:
     """Replay batches that the buffer keeps through the pipeline into another table; no group moves.
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tenure.buffer.lag import Lag
 from tenure.buffer.sinks import Commit
 from tenure.spark.formats import need_streams, register
 from tenure.spark.mover import Done, OnRange, Summary
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs
+from tenure.spark.pipeline.progress import Ahead, ahead_in
 from tenure.spark.pipeline.topics import topic_query
 from tenure.spark.plan import Planned
 from tenure.spark.retrying import RETRY_MS, OnWait, Retrying, Stopped
@@ -69,7 +69,7 @@ def stream(
     """
     need_streams(spark)
     register(spark)
-    outputs.on_write = _teller(on_range)
+    outputs.on_write = _teller(on_range, ahead_in(pipeline))
     retrying = Retrying(within_ms=RETRY_MS if once else None, stop=stop, on_wait=on_wait)
     sink = _Kept(outputs, retrying)
     start = _from_buffer if pipeline.source.topic is None else topic_query
@@ -102,17 +102,18 @@ def _from_buffer(
     return write_stream(frame, sink, checkpoint=pipeline.checkpoint_url, trigger=trigger)
 
 
-def _teller(on_range: OnRange) -> Callable[[Commit], None]:
-    """Tells of every micro-batch that was written."""
+def _teller(on_range: OnRange, ahead: Ahead) -> Callable[[Commit], None]:
+    """Reports every micro-batch that was written: what was read for it, and what is still to come."""
     began_s = time.monotonic()
     summary = Summary()
 
     def tell(commit: Commit) -> None:
         nonlocal summary
-        planned = Planned(commit.buffer, commit.low, commit.high, ())
+        descriptors, lag = ahead(commit)
+        planned = Planned(commit.buffer, commit.low, commit.high, descriptors)
         batches = summary.batches + commit.high + 1 - commit.low
         summary = msgspec.structs.replace(summary.plus(planned, time.monotonic() - began_s), batches=batches)
-        on_range(Done(planned, 0.0, summary, Lag(0, 0)))
+        on_range(Done(planned, 0.0, summary, lag))
 
     return tell
 

@@ -121,7 +121,7 @@ def _rows(table: Path, kind: type[Row]) -> Iterator[Row]:
 
 
 def _busiest(row: QueueRow) -> tuple[int, str]:
-    return -(row.produced + row.claimed + row.acked), row.queue or ""
+    return -(row.arrived + row.claimed + row.acked), row.queue or ""
 
 
 def _overall(row: Any) -> bool:

@@ -76,8 +76,8 @@ def _returned(figures: Figures) -> Iterator[Finding]:
 def _open(figures: Figures) -> Iterator[Finding]:
     for row in figures.queues:
         left = row.held + row.waiting
-        if left >= OPEN_JOBS_MIN and left >= OPEN_NOTED * row.produced:
-            part = f" ({share(left, row.produced)} of the number produced)" if left < row.produced else ""
+        if left >= OPEN_JOBS_MIN and left >= OPEN_NOTED * row.arrived:
+            part = f" ({share(left, row.arrived)} of the number that came in)" if left < row.arrived else ""
             yield Finding("warn", f"{_jobs(left)} of {_name(row.queue)} still open at the end{part}.", "queues")
             return
 

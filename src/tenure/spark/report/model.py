@@ -24,6 +24,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str | None
     produced: int
+    moved_in: int
     claimed: int
     extended: int
     released: int
@@ -47,6 +48,11 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     jain_held: float | None
 
     @property
+    def arrived(self) -> int:
+        """Jobs that came into the queue, whoever put them there."""
+        return self.produced + self.moved_in
+
+    @property
     def returned(self) -> int:
         """Deliveries that were given back or ran out."""
         return self.released + self.expired
@@ -59,6 +65,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int
     step_ms: int
     produced: int
+    moved_in: int
     claimed: int
     extended: int
     released: int

@@ -1,7 +1,8 @@
 """From exported entries to rows that Spark can count: checked first, for anybody may have written them.
 
 What is no lifecycle event is kept apart by ``is_event`` false and counted; it fails nothing. A row stays a range here:
-a thousand jobs claimed together are one row with ``jobs`` 1,000.
+a thousand jobs claimed together are one row with ``jobs`` 1,000. Jobs that were moved here from another topic, as dead
+letters or by a redrive, are ``moved_in`` and not produced.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NAME_MAX: Final = 256
 _YEAR_9999_MS: Final = 253_402_300_799_000
 _SEQ_MAX: Final = 1 << 62
 _NEEDED: Final = ("event", "topic", "ts", "runs", "batch", "n")
-_TEXTS: Final = {"node": NAME_MAX, "reason": REASON_MAX, "dest": NAME_MAX}
+_TEXTS: Final = {"node": NAME_MAX, "reason": REASON_MAX, "dest": NAME_MAX, "origin": NAME_MAX}
 _NUMBERS: Final = ("first_batch", "last_batch")
 
 # Nearly every row is one run: it is looked at by compiled code, and only the others by functions over arrays.
@@ -40,6 +41,7 @@ _SOUND_RUNS: Final = f"""CASE size(runs)
 _IS_EVENT: Final = f"""event IN ({", ".join(f"'{name}'" for name in EVENTS)}) AND topic IS NOT NULL
     AND ts BETWEEN 0 AND {_YEAR_9999_MS} AND batch IS NOT NULL AND n IS NOT NULL AND runs IS NOT NULL
     AND {_SOUND_RUNS}"""
+_EVENT: Final = "IF(event = 'produced' AND origin IS NOT NULL, 'moved_in', event)"
 _PAIRS: Final = """CASE WHEN NOT is_event OR size(runs) = 0 THEN NULL
     WHEN size(runs) = 2 THEN array(struct(get(runs, 0) AS first, get(runs, 1) AS count))
     ELSE transform(sequence(0, size(runs) - 2, 2), i -> struct(get(runs, i) AS first, get(runs, i + 1) AS count)) END"""
@@ -85,7 +87,7 @@ def parsed(frame: DataFrame) -> DataFrame:
         *(_number(frame, name) for name in _NUMBERS),
     ]
     rows = frame.select(*columns).withColumn("is_event", f.coalesce(f.expr(_IS_EVENT), f.lit(False)))
-    rows = rows.withColumn("pairs", f.expr(_PAIRS))
+    rows = rows.withColumn("event", f.expr(_EVENT)).drop("origin").withColumn("pairs", f.expr(_PAIRS))
     return rows.withColumn("jobs", f.coalesce(f.expr(_JOBS), f.expr("0L"))).drop("runs")
 
 

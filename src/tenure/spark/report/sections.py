@@ -240,12 +240,11 @@ def _dead(figures: Figures) -> Html:
 def _idle(figures: Figures) -> Html:
     if not figures.idle:
         return Html()
-    rows = [(each.queue, amount(each.produced)) for each in figures.idle]
+    rows = [(each.queue, amount(each.produced), amount(each.moved_in)) for each in figures.idle]
     more = _more(figures.idle_count, len(rows), "topics")
-    about = "Logs, dead-letter topics, or queues that nobody works at."
-    return card(
-        "Nothing claimed", listing(("topic", "produced#"), rows, more=more), about=about, anchor="idle", wide=True
-    )
+    about = "Logs, dead-letter topics, or queues that nobody works at. Dead letters are moved in, and not produced."
+    heads = ("topic", "produced#", "moved in#")
+    return card("Nothing claimed", listing(heads, rows, more=more), about=about, anchor="idle", wide=True)
 
 
 def _gaps(figures: Figures) -> Html:

@@ -3,8 +3,8 @@
 Ranges are exploded here and nowhere else. Everything about a job follows from its rows in the order of the log, so one
 shuffle by job and one sort give it all; both spill to disk, and a job's rows are never gathered in memory.
 
-A **life** begins when a job is produced, or is put back to work in its own queue (``redriven``). Jobs whose life began
-before the first event that is there are in life 0.
+A **life** begins when a job is produced or moved in, or is put back to work in its own queue (``redriven``). Jobs
+whose life began before the first event that is there are in life 0.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _exploded(events: DataFrame) -> DataFrame:
         events.where("is_event AND event NOT IN ('extended', 'gap')")
         .withColumn("pair", f.explode("pairs"))
         .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
-        .withColumn("begins", f.expr("event = 'produced' OR (event = 'redriven' AND dest <=> topic)"))
+        .withColumn("begins", f.expr("event IN ('produced', 'moved_in') OR (event = 'redriven' AND dest <=> topic)"))
         .withColumn("why", f.expr(_WHY))
         .select(*_JOB, *_ORDER, "event", "ts", "node", "begins", "why")
     )
@@ -117,7 +117,7 @@ def lasting(steps: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     of_step = f.expr(
-        """CASE WHEN event = 'claimed' AND before IN ('produced', 'redriven') THEN 'wait'
+        """CASE WHEN event = 'claimed' AND before IN ('produced', 'moved_in', 'redriven') THEN 'wait'
             WHEN event = 'claimed' AND before IN ('released', 'expired') THEN 'wait_again'
             WHEN event = 'acked' AND before = 'claimed' THEN 'processing'
             WHEN event IN ('released', 'expired', 'dead_lettered') AND before = 'claimed' THEN 'returned' END"""

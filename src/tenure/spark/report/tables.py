@@ -20,7 +20,9 @@ __all__ = ["RANKED_MAX", "TABLES", "Inputs"]
 
 RANKED_MAX: Final = 100
 """Jobs in the poison ranking."""
-_COUNTED: Final = ("produced", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven")
+_COUNTED: Final = (
+    *("produced", "moved_in", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven"),
+)
 _OUTCOMES: Final = ("done", "dead", "moved", "held", "waiting")
 _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN 'done'
     WHEN event = 'dead_lettered' THEN 'dead' WHEN event = 'redriven' THEN 'moved'

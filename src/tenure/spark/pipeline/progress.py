@@ -1,0 +1,70 @@
+"""How far a streaming query is: the batches that a micro-batch was made of, and what lies ahead of it.
+
+Spark reports offsets, which are numbers of batches: their entries and bytes, and how old the next one is, stand in the
+manifest. It is read beside the query, for people: where it cannot be read, the query goes on and nothing is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from tenure.buffer.batch import Descriptor
+from tenure.buffer.catalog import Catalog
+from tenure.buffer.journal import Journal
+from tenure.buffer.lag import Lag
+from tenure.buffer.loop import background
+from tenure.buffer.sinks import Commit
+from tenure.errors import TenureError
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.topics import lag_records
+
+__all__ = ["Ahead", "ahead_in"]
+
+log = logging.getLogger("tenure.spark")
+
+Look = tuple[tuple[Descriptor, ...], Lag]
+Ahead = Callable[[Commit], Look]
+"""Returns the batches of a commit, and the lag behind it."""
+
+
+def ahead_in(pipeline: Pipeline) -> Ahead:
+    """How far a query of this pipeline is, asked after each of its commits; never raises."""
+    look = partial(_in_topic, pipeline) if pipeline.source.topic is not None else _Manifest(pipeline.buffer_url)
+
+    def ahead(commit: Commit) -> Look:
+        try:
+            return look(commit)
+        except (TenureError, OSError) as error:
+            log.info("the lag is not known: %s", error)
+            return (), Lag(0, 0)
+
+    return ahead
+
+
+class _Manifest:
+    """The manifest of a buffer, read on from where it was read last."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._journal: Journal | None = None
+
+    def __call__(self, commit: Commit) -> Look:
+        return background().run(self._look(commit.low, commit.high))
+
+    async def _look(self, low: int, high: int) -> Look:
+        if self._journal is None:
+            journal = Journal(self._url)
+            await journal.open(create=False, writing=False)
+            self._journal = journal
+        state, catalog = await self._journal.sync(), Catalog(self._journal)
+        descriptors = await catalog.descriptors(low, high + 1 - low)
+        waiting = await catalog.descriptors(high + 1, 1)
+        now_ms = self._journal.clock.wall_ms()
+        age_ms = max(0, now_ms - waiting[0].first_ms) if waiting else 0
+        return tuple(descriptors), Lag(state.next_seq - high - 1, age_ms)
+
+
+def _in_topic(pipeline: Pipeline, commit: Commit) -> Look:
+    return (), Lag(lag_records(pipeline, commit.high), 0)
