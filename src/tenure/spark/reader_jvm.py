@@ -85,8 +85,10 @@ def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
 def read_with_jvm(
     spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, parts: int, settings: ReaderSettings
 ) -> DataFrame:
-    """The range's rows, in at most so many tasks: Spark makes one of 32 files, however small they are. Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages
-    shows when it is computed.
+    """The range's rows, in at most so many tasks: Spark counts 4 MiB for opening a file, however small it is.
+
+    Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages shows when it is
+    computed.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
