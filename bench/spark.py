@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.buffer import entries_of
 from bench.measure import Row, best_of, calibrate, report
+from bench.spark_reading import decoding, fill_small, small_batches
 from bench.spark_report import report_memory
 from tenure.buffer import BufferSettings, Producer
 from tenure.spark.formats import register
@@ -32,6 +33,7 @@ ENTRIES = {"quick": 200_000, "full": 1_000_000}
 PER_CALL = 1_000
 BATCH_BYTES = 16 << 20
 RATE_PER_S = 100
+SMALL_BATCHES = {"quick": [1_000], "full": [1_000, 10_000]}
 SECONDS = {"quick": 15, "full": 30}
 WARM_S = 5
 
@@ -212,6 +214,13 @@ def measured(spark: SparkSession, root: Path, *, kind: str, rounds: int, only: s
             rows += reading(spark, url, planned, rounds)
         if "stream" in only:
             rows += streaming(spark, url, root, planned, rounds)
+    if "small" in only:
+        for batches in SMALL_BATCHES[kind]:
+            small = f"file://{root}/small-{batches}"
+            asyncio.run(fill_small(small, batches))
+            rows += small_batches(spark, small, root, rounds)
+    if "decode" in only:
+        rows += decoding(spark, root, rounds)
     if "latency" in only:
         rows += latency(spark, root, SECONDS[kind])
     return rows
@@ -238,7 +247,7 @@ def main() -> int:
     return 0 if all(row[3] for row in rows) else 1
 
 
-PARTS = ["read", "stream", "latency", "report"]
+PARTS = ["read", "small", "decode", "stream", "latency", "report"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -99,6 +99,15 @@ def test_text_that_is_kept_is_bounded(spark: SparkSession, schema: Any) -> None:
     assert row["_malformed"] == "x" * MALFORMED_CHARS_MAX
 
 
+def test_entries_are_parsed_once_and_text_is_made_of_those_that_do_not_fit_only(
+    spark: SparkSession, schema: Any
+) -> None:
+    plan = decoded(raw(spark, [b"{}"]), schema)._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(") == 1
+    assert plan.count("encode(") == 2, "once to check, once for the text"
+    assert plan.count("substring(") == plan.count("THEN substring(") == 1
+
+
 def test_text_and_bytes_are_columns_too(spark: SparkSession) -> None:
     frame = raw(spark, [b"plain", b"\xff"])
     text = decoded(frame, format="text").orderBy("_index").select("text", "_malformed").collect()

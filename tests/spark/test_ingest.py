@@ -31,6 +31,7 @@ pytestmark = pytest.mark.timeout(300)
 READERS: tuple[ReaderName, ...] = ("jvm", "python")
 FAST = ReaderSettings(buffer=QUICK)
 KEEPING = ReaderSettings(buffer=quick(retain_for_ms=3_600_000))
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 Rows = list[dict[str, Any]]
 
 
@@ -94,6 +95,20 @@ def frontier(url: str) -> int | None:
     return groups[0].last_acked if groups else None
 
 
+def plan_text(frame: DataFrame) -> str:
+    """What Spark is going to do for a frame."""
+    text: str = frame._jdf.queryExecution().toString()
+    return text
+
+
+def tasks_of(spark: SparkSession, group: str) -> list[int]:
+    """The tasks of each stage that a group of jobs had so far."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    return [stage.numTasks for stage in stages if stage is not None]
+
+
 # Reading
 
 
@@ -139,6 +154,31 @@ def test_python_takes_what_the_jvm_cannot_name_and_ranges_with_too_many_calls(sp
     with pytest.raises(Invalid) as caught:
         read_range(spark, plain, planned, reader="jvm", settings=few)
     assert caught.value.code == "calls_too_large"
+
+
+def test_small_batches_are_read_by_python_unless_told_otherwise(spark: SparkSession, filled: Filled):
+    url = filled(*([b"%d" % number] for number in range(3)))
+    with Plan(url, settings=QUICK) as plan:
+        planned = plan.next()
+    assert planned is not None
+    assert "MapInArrow" in plan_text(read_range(spark, url, planned))
+    small = ReaderSettings(jvm_batch_bytes_min=1)
+    for frame in (read_range(spark, url, planned, reader="jvm"), read_range(spark, url, planned, settings=small)):
+        assert "MapInArrow" not in plan_text(frame)
+
+
+def test_the_jvm_lists_and_reads_many_small_batches_in_few_tasks(spark: SparkSession, filled: Filled):
+    url = filled(*([b"%d" % number] for number in range(40)))  # Spark lists more than 32 paths in a job
+    with Plan(url, settings=QUICK) as plan:
+        planned = plan.next()
+    assert planned is not None
+    before = spark.conf.get(LISTING, None)
+    spark.sparkContext.setJobGroup("listing", "of this test")
+    frame = RangeReader(spark, url, reader="jvm", parts=2).read(planned)
+    assert tasks_of(spark, "listing") == [2]
+    assert spark.conf.get(LISTING, None) == before
+    assert frame.rdd.getNumPartitions() == 2
+    assert [row["entry"] for row in collected(frame)] == [b"%d" % number for number in range(40)]
 
 
 def test_a_reader_that_is_none_and_a_store_of_one_process_are_refused(spark: SparkSession):

@@ -19,6 +19,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
+from tenure.buffer.cloud_exit import finish_at_exit
 from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.errors import Closed, Invalid
 
@@ -165,6 +166,7 @@ class CloudStore:
                 code="forked",
             )
         _threads["started"] = True
+        finish_at_exit()
         if self._client is None or self._client[0] != os.getpid():
             self._client = (os.getpid(), self._connect())
         return self._client[1]

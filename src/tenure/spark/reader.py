@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tenure.buffer.batch import Descriptor
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.store import open_store
 from tenure.errors import Corrupt, Invalid
 from tenure.spark.columns import spark_schema
 from tenure.spark.plan import Planned
 from tenure.spark.reader_jvm import jvm_reaches, jvm_root, read_with_jvm
-from tenure.spark.reader_python import cores_of, read_with_python
+from tenure.spark.reader_parts import cores_of, parts_of
+from tenure.spark.reader_python import read_with_python
 from tenure.spark.reader_settings import ReaderSettings
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def read_range(
 class RangeReader:
     """Reads ranges of one buffer in one session; what it finds out about them it asks once.
 
-    ``auto`` lets the JVM read if it can read the first batch of the first range, and Python otherwise. ``parts`` is
-    the number of Python tasks; the default is two per core. Raises Invalid for a buffer that tasks cannot reach, or
-    that the JVM is told to read and has no name for.
+    ``auto`` lets Python read ranges of small batches. It lets the JVM read all others if the JVM can read the first
+    batch of the first of them, and Python otherwise. ``parts`` is the number of tasks; by default it follows from the
+    range and the session's cores. Raises Invalid for a buffer that tasks cannot reach, or that the JVM is told to read
+    and has no name for.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class RangeReader:
             raise Invalid("a memory store lives in one process: Spark's tasks cannot read it")
         self._spark, self._url, self._store = spark, url, store
         self._settings = settings or ReaderSettings()
-        self._parts = parts
+        self._parts, self._cores = parts, 0
         self._asked = reader
         self._root = None if reader == "python" else jvm_root(url)
         if reader == "jvm" and self._root is None:
@@ -80,10 +81,11 @@ class RangeReader:
         """
         if not planned.descriptors:  # all of them were given up
             return self._spark.createDataFrame([], spark_schema())
-        if self._root is None or not self._jvm_reads(self._root, planned.descriptors[0]):
+        if self._root is None or not self._jvm_reads(self._root, planned):
             return self._with_python(planned)
         try:
-            return read_with_jvm(self._spark, self._store, self._root, planned, settings=self._settings)
+            parts = max(self._parts_of(planned), planned.bytes // self._settings.part_bytes_max)
+            return read_with_jvm(self._spark, self._store, self._root, planned, parts=parts, settings=self._settings)
         except Invalid as error:
             if self._asked == "jvm" or error.code not in _FOR_PYTHON:
                 raise
@@ -105,13 +107,20 @@ class RangeReader:
                 return found
         return None
 
-    def _jvm_reads(self, root: str, first: Descriptor) -> bool:
+    def _jvm_reads(self, root: str, planned: Planned) -> bool:
+        if self._asked == "auto" and planned.bytes < self._settings.jvm_batch_bytes_min * len(planned.descriptors):
+            return False
         if self._by_jvm is None:
-            self._by_jvm = jvm_reaches(self._spark, root, first)
+            self._by_jvm = jvm_reaches(self._spark, root, planned.descriptors[0])
             log.info("%s is read by %s", self._store.url, "the JVM" if self._by_jvm else "Python")
         return self._by_jvm
 
     def _with_python(self, planned: Planned) -> DataFrame:
-        if self._parts is None:
-            self._parts = cores_of(self._spark) * self._settings.parts_per_core
-        return read_with_python(self._spark, self._url, planned, parts=self._parts, settings=self._settings)
+        parts = self._parts_of(planned)
+        return read_with_python(self._spark, self._url, planned, parts=parts, settings=self._settings)
+
+    def _parts_of(self, planned: Planned) -> int:
+        if self._parts is not None:
+            return self._parts
+        self._cores = self._cores or cores_of(self._spark)
+        return parts_of(planned, self._settings, cores=self._cores)

@@ -21,6 +21,7 @@ from tenure.buffer.store import ObjectStore
 from tenure.errors import Invalid
 from tenure.spark.columns import RAW
 from tenure.spark.footers import read_footers
+from tenure.spark.listing import listed_in
 from tenure.spark.plan import Planned
 from tenure.spark.reader_settings import ReaderSettings
 from tenure.spark.slots import Slots
@@ -82,10 +83,12 @@ def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
 
 
 def read_with_jvm(
-    spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, settings: ReaderSettings
+    spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, parts: int, settings: ReaderSettings
 ) -> DataFrame:
-    """The range's rows. Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages
-    shows when it is computed.
+    """The range's rows, in at most so many tasks: Spark counts 4 MiB for opening a file, however small it is.
+
+    Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages shows when it is
+    computed.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -94,8 +97,10 @@ def read_with_jvm(
     text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
     calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
     told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
-    placed = _files(spark, root, planned.descriptors).select("entry", "range", *map(F.expr, told), calls)
-    return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW))
+    with listed_in(spark, parts):
+        files = _files(spark, root, planned.descriptors)
+    placed = files.select("entry", "range", *map(F.expr, told), calls)
+    return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW)).coalesce(parts)
 
 
 def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) -> DataFrame:

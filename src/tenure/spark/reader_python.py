@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Fetch", "cores_of", "read_with_python"]
+__all__ = ["Fetch", "read_with_python"]
 
 
 def read_with_python(
@@ -36,14 +36,6 @@ def read_with_python(
         return work(ids)
 
     return spark.range(0, len(shares), 1, len(shares)).mapInArrow(fetched, spark_schema())
-
-
-def cores_of(spark: SparkSession) -> int:
-    """How many tasks this session runs at once, as far as Spark tells: how many it makes where nobody says."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    numbered = spark.range(1_000_000).select(F.spark_partition_id().alias("number"))
-    return int(numbered.agg(F.max("number").alias("last")).collect()[0]["last"]) + 1
 
 
 class Fetch:

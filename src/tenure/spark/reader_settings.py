@@ -22,8 +22,18 @@ class ReaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Footers that the driver reads at once."""
     tail_bytes: int = 64 * 1024
     """What is read of a batch's end at first; a footer that is longer costs a second request."""
+    jvm_batch_bytes_min: int = 1 * _MIB
+    """Stored bytes of a range's batches, on average, from which on ``auto`` lets the JVM read: a file costs Spark more
+    than it costs Python, a byte less."""
+    open_bytes: int = 64 * 1024
+    """What opening a batch costs a task, as the bytes that it reads in the same time."""
     parts_per_core: int = 2
-    """Python tasks per core."""
+    """Tasks per core, so that none with the largest batches is left alone at the end; one where opening the batches
+    costs more than reading them, which is alike for all."""
+    part_bytes_min: int = 8 * _MIB
+    """Bytes that are worth a task of their own; each batch counts for ``open_bytes`` more than it has."""
+    part_bytes_max: int = 128 * _MIB
+    """Bytes of a task of the JVM, however few cores there are: what Spark takes by default."""
     rows_max: int = 10_000
     """Rows that a Python task hands to Spark at once."""
     rows_bytes_max: int = 16 * _MIB

@@ -27,6 +27,7 @@ RENAMED: Final = {
     "metadata": "_metadata",
 }
 _WHOLE: Final = "_whole"
+_ONE: Final = "_one"
 _CORRUPT: Final = "_corrupt"
 _TIME_PARSER: Final = "spark.sql.legacy.timeParserPolicy"
 _OPTIONS: Final = {
@@ -48,21 +49,25 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
     kept = [f.col(raw).alias(name) for raw, name in RENAMED.items()]
     if format == "binary":
         return frame.select(*kept, f.col("entry"), f.lit(None).cast("string").alias(MALFORMED))
-    text = f.col("entry").cast("string")
+    entry = f.col("entry")
+    text = entry.cast("string")
     # To bytes and back leaves no byte that is not UTF-8, and is the entry itself where there was none.
     clean = f.encode(text, "UTF-8")
+    is_utf8 = clean == entry
     bounded = f.substring(clean.cast("string"), 1, MALFORMED_CHARS_MAX)
     if format == "text":
-        fits = clean == f.col("entry")
-        return frame.select(*kept, f.when(fits, text).alias("text"), f.when(~fits, bounded).alias(MALFORMED))
+        return frame.select(*kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, bounded).alias(MALFORMED))
     assert schema is not None, "JSON is decoded by a schema"
     _let_bad_dates_be(frame.sparkSession)
     whole = f.from_json(f.concat(f.lit('{"v":['), text, f.lit("]}")), _wrapped(schema), _OPTIONS)
-    staged = frame.select(*kept, (clean == f.col("entry")).alias("_utf8"), bounded.alias("_text"), whole.alias(_WHOLE))
-    element = f.col(_WHOLE)["v"][0]
-    fits = f.col("_utf8") & _is_one_object()
-    fields = [f.when(fits, element[name]).alias(name) for name in schema.names]
-    return staged.select(*RENAMED.values(), *fields, f.when(~fits, f.col("_text")).alias(MALFORMED))
+    parsed = frame.select(*kept, entry, whole.alias(_WHOLE))
+    # Choosing the object is a step of its own: the checks run once for each entry and not once for each field, and the
+    # text for `_malformed` is made where an entry does not fit, and nowhere else.
+    one = f.when(_is_one_object() & is_utf8, f.col(_WHOLE)["v"][0]).alias(_ONE)
+    checked = parsed.select(*RENAMED.values(), entry, one)
+    fields = [f.col(_ONE)[name].alias(name) for name in schema.names]
+    malformed = f.when(f.col(_ONE).isNull(), bounded).alias(MALFORMED)
+    return checked.select(*RENAMED.values(), *fields, malformed)
 
 
 def _let_bad_dates_be(spark: SparkSession) -> None:

@@ -1,0 +1,76 @@
+"""A process that used an object store ends with the exit code of its work."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tenure.buffer.cloud_exit import wait_for_foreign_threads
+
+WITHIN_S = 60
+# On one core, and with a main thread that lets go of the interpreter's lock only while it waits, the client's thread is
+# mostly still handing the result over when the program ends: without the wait at exit, four runs of five abort.
+PROGRAM = """
+import asyncio, os, sys
+from tenure.buffer import open_store
+sys.setswitchinterval(1000)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+asyncio.new_event_loop().run_until_complete(open_store("memory://").put("key", b"value"))
+print("done", flush=True)
+sys.exit(7)
+"""
+
+
+def test_a_program_that_ends_right_after_a_request_keeps_its_exit_code():
+    for _ in range(5):
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WITHIN_S,
+        )
+        assert (ended.returncode, ended.stdout) == (7, "done\n"), ended.stderr
+
+
+def test_the_exit_waits_for_a_thread_that_python_did_not_start():
+    running, release, ended = _thread.allocate_lock(), _thread.allocate_lock(), threading.Event()
+    running.acquire(), release.acquire()
+
+    def foreign() -> None:  # as the client's: it is not in threading.enumerate()
+        running.release()
+        release.acquire()
+
+    def wait() -> None:
+        assert wait_for_foreign_threads(WITHIN_S)
+        ended.set()
+
+    _thread.start_new_thread(foreign, ())
+    running.acquire()
+    assert not wait_for_foreign_threads(0.0), "the thread is there, and the limit is over"
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert not ended.is_set()
+    release.release()
+    waiting.join(WITHIN_S)
+    assert ended.is_set()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_hundred_commands_on_s3_end_with_zero(s3_server: str, tmp_path: Path):
+    url = s3_server.format(name=f"exit-{os.getpid()}")
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    command = [sys.executable, "-m", "tenure.cli.main", "buffer"]
+    subprocess.run([*command, "produce", url, str(tmp_path / "lines")], check=True, timeout=WITHIN_S)
+    codes = [
+        subprocess.run([*command, "stat", url], capture_output=True, check=False, timeout=WITHIN_S).returncode
+        for _ in range(100)
+    ]
+    assert codes == [0] * 100
