@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tenure.buffer.sinks import Commit
+from tenure.spark.causes import named_causes
 from tenure.spark.decode import MALFORMED
 from tenure.spark.located import refused
 from tenure.spark.pipeline.config import Pipeline
@@ -114,7 +115,8 @@ class Outputs:
             return
         held: list[DataFrame] = []
         try:
-            self._write(frame, commit, held)
+            with named_causes(f"{commit} was not written"):
+                self._write(frame, commit, held)
         finally:
             for rows in held:
                 rows.unpersist()

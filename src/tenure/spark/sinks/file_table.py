@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.spark.causes import named_causes
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.file_lines import Line, Mark
 from tenure.spark.sinks.file_log import ATTEMPTS_MAX, FileLog, LogState
@@ -80,7 +81,8 @@ class FileTable:
         """Write the rows beside the table, then name their files in its log.
 
         Raises Conflict (``sink_moved``), Invalid for columns that Parquet cannot hold or that are not there,
-        Indeterminate where the store's answer to the commit was lost, Overloaded where others commit all the time.
+        Overloaded (``disk_full``, ``table_unavailable``, ``table_busy``) where the table refuses for now, Denied
+        (``table_denied``), Indeterminate where the store's answer to the commit was lost.
         """
         self._check(frame)
         log = self._log()
@@ -88,12 +90,15 @@ class FileTable:
             return
         stage = Stage(self._place, log.patient, commit)
         try:
-            self._stage(frame, stage)
+            with named_causes(f"{commit} is not in the table"):
+                self._stage(frame, stage)
             lines = background().run(stage.publish())
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
                 return
+            with contextlib.suppress(TenureError):  # what a full disk has no room for twice
+                background().run(stage.discard())
             raise
         state = background().run(self._commit(log, commit, stage.attempt, lines))
         with contextlib.suppress(TenureError):  # the rows are there; what is left now the next write removes

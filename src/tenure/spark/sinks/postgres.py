@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid
+from tenure.spark.causes import passing
 from tenure.spark.sinks.postgres_columns import Column, Taken, columns_of, flattened, taken_by
 from tenure.spark.sinks.postgres_dsn import Address
 from tenure.spark.sinks.postgres_errors import from_a_task, translated
@@ -103,7 +104,8 @@ class PostgresSink:
             # A successor that has committed the range removes the table that this driver is filling.
             if self._holds(commit):
                 return
-            if (refused := from_a_task(error, self._address)) is not None:
+            refused = from_a_task(error, self._address) or passing(error, f"{commit} is not in the table")
+            if refused is not None:
                 raise refused from None
             raise
         with self._connected() as connection:

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.sinks import Commit, says_disk_full
 from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
 from tenure.spark.sinks.iceberg_marker import property_of
 from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.refusals import disk_full
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +102,8 @@ class SmallIceberg:
         except (ValueError, TypeError) as error:
             raise Invalid(f"the table cannot take the rows of {commit}: {error}", code="sink_rejected") from error
         except Exception as error:  # whatever a catalog's driver raises where it cannot be reached
+            if says_disk_full(str(error)):
+                raise disk_full(commit, str(error)) from error
             raise Indeterminate(f"{commit} may not be in the table: {error}") from error
 
     def _append(self, table: Table, rows: pa.Table, commit: Commit) -> None:
