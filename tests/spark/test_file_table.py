@@ -87,6 +87,14 @@ def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path,
     assert {str(path) for path in tmp_path.glob("*.parquet")} == set(files(tmp_path))
 
 
+def test_a_table_whose_path_goes_up_is_read_by_its_real_path(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "jobs").mkdir()
+    FileTable(tmp_path / "jobs/../t", partition_by=["day"]).write(rows(spark, 0, 0), commit(0, 0))
+    assert ids(spark.read.parquet(str(tmp_path / "t")).where("day = 'd 1:'")) == [1, 3, 5, 7, 9]
+    assert all(Path(path).parents[1] == tmp_path / "t" for path in files(tmp_path / "t"))
+    assert FileTable(tmp_path / "t", partition_by=["day"]).last_committed(spark, "B") == 0
+
+
 def test_a_column_may_join_and_what_cannot_be_stored_is_refused_first(spark: SparkSession, tmp_path: Path):
     table = FileTable(tmp_path)
     table.write(rows(spark, 0, 0), commit(0, 0))

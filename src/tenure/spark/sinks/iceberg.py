@@ -18,6 +18,7 @@ from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.iceberg_marker import Snapshot, property_of, published_high, wap_id_of
 from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of, quoted
+from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import condition_of, settled
 
@@ -68,7 +69,7 @@ class IcebergSink:
         self._partition_by = column_names(partition_by)
         self._merge = merge_of(merge_keys, delete_when=delete_when, order_by=order_by)
         self._evolve = evolve
-        self._warehouse = warehouse
+        self._warehouse = warehouse if warehouse is None or "://" in warehouse else str(plain_path(warehouse))
 
     def __repr__(self) -> str:
         return f"IcebergSink({'.'.join(self._parts)!r}, name={self.name!r})"

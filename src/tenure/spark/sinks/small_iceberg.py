@@ -16,6 +16,7 @@ from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
 from tenure.spark.sinks.iceberg_marker import property_of
+from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
 
@@ -62,7 +63,7 @@ class SmallIceberg:
         self._evolve = evolve
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._catalog = dict(catalog or {})
-        self._warehouse = None if warehouse is None else Path(warehouse).expanduser().absolute()
+        self._warehouse = None if warehouse is None else plain_path(warehouse)
 
     def __repr__(self) -> str:
         return f"SmallIceberg({self._table!r}, name={self.name!r})"
