@@ -17,6 +17,7 @@ from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
 from tenure.errors import Conflict, Invalid, LeaseLost
 from tenure.spark.causes import named_causes
+from tenure.spark.halving import written
 from tenure.spark.mover import Done, Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName
@@ -134,7 +135,7 @@ def _drain(plan: Plan, mover: Mover, retrying: Retrying) -> None:
             planned = retrying(plan.next)
             if planned is None:
                 return
-            retrying(partial(mover.write, planned))
+            planned = written(mover, retrying, planned, halve=plan.halved)
             retrying(partial(plan.ack_through, planned.high))
             mover.count(planned, began_s, plan.lag)
             log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)

@@ -21,6 +21,7 @@ from tenure.buffer.lag import Lag
 from tenure.buffer.loop import background
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Invalid
+from tenure.spark.halving import written
 from tenure.spark.mover import Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Planned, fitting
 from tenure.spark.reader import RangeReader, ReaderName
@@ -70,11 +71,14 @@ def backfill(
         low, high = found.low, found.high
         following = _behind(retrying(partial(sink.last_committed, spark, found.buffer)), low)
         mover.summary = msgspec.structs.replace(mover.summary, passed_over=min(following, high + 1) - low)
-        planning = partial(_next, buffer_url, high=high, limits=limits or Limits(), settings=given.buffer)
+        limits = limits or Limits()
         while following <= high and not retrying.stop.is_set():
             began_s = time.monotonic()
-            planned = retrying(partial(planning, following))
-            retrying(partial(mover.write, planned))
+            planning = partial(_next, buffer_url, following, high=high, limits=limits, settings=given.buffer)
+            whole = retrying(planning)
+            planned = written(mover, retrying, whole, halve=Planned.first_half)
+            if planned is not whole:
+                limits = limits.no_more_than(planned)
             following = planned.high + 1
             mover.count(planned, began_s, Lag(high - planned.high, 0))
     return mover.summary
