@@ -67,6 +67,9 @@ def test_spark_reads_each_committed_row_once_over_compactions(spark: SparkSessio
     assert not list((at / "_staging").rglob("*.parquet"))
     counts = [pq.read_metadata(path).num_rows for path in files(at)]
     assert (sum(counts), max(counts)) == (40, 3)
+    assert {pq.read_metadata(path).row_group(0).column(0).compression for path in files(at)} == {"ZSTD"}
+    with pytest.raises(Invalid, match="compression is one of zstd"):
+        FileTable(at, compression="zip")
 
 
 def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
