@@ -17,7 +17,8 @@ from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.iceberg_marker import Snapshot, property_of, published_high, wap_id_of
-from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of, quoted
+from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of
+from tenure.spark.sinks.names import quoted
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import condition_of, settled

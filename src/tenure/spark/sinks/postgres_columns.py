@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.errors import Invalid
+from tenure.spark.sinks.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,9 +99,6 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
 def flattened(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """The frame with what is nested as JSON, and the number of the partition that each row is in."""
     from pyspark.sql import functions as f
-
-    def quoted(name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
 
     nested = {column.name for column in columns if column.final == "jsonb"}
     chosen = [
