@@ -140,6 +140,7 @@ PUBLIC = {
         "TopicSink",
         "backfill",
         "compact",
+        "compact_table",
         "decoded",
         "files",
         "follow",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 from tenure.buffer.loop import BackgroundLoop, background
 from tenure.buffer.sinks import Commit
@@ -19,6 +20,7 @@ from tenure.errors import Conflict, Invalid
 from tenure.spark.sinks.file_log import FileLog
 from tenure.spark.sinks.file_table import FileTable, files
 from tenure.spark.sinks.places import Place
+from tenure.spark.table_compaction import CompactedTable, compact_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +98,23 @@ def test_a_table_whose_path_goes_up_is_read_by_its_real_path(spark: SparkSession
     assert ids(spark.read.parquet(str(tmp_path / "t")).where("day = 'd 1:'")) == [1, 3, 5, 7, 9]
     assert all(Path(path).parents[1] == tmp_path / "t" for path in files(tmp_path / "t"))
     assert FileTable(tmp_path / "t", partition_by=["day"]).last_committed(spark, "B") == 0
+
+
+def test_spark_compacts_a_table_that_plain_readers_follow(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path, partition_by=["day"])
+    for number in range(3):
+        frame = rows(spark, number, number).withColumn("at", f.timestamp_seconds("id"))
+        frame = frame.selectExpr("*", "id AS joined") if number == 2 else frame
+        table.write(frame, commit(number, number))
+    before = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id").collect()
+    assert compact_table(spark, tmp_path, files_min=2, keep_ms=0) == CompactedTable(12, 2)
+    assert len(files(tmp_path)) == len(list(tmp_path.rglob("*.parquet"))) == 2
+    after = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id")
+    assert after.collect() == before
+    assert ids(after.where("day = 'd 1:'")) == list(range(1, 30, 2))
+    assert table.last_committed(spark, "B") == 2
+    table.write(rows(spark, 3, 3), commit(3, 3))
+    assert ids(spark.read.parquet(str(tmp_path))) == list(range(40))
 
 
 def test_a_column_may_join_and_what_cannot_be_stored_is_refused_first(spark: SparkSession, tmp_path: Path):
