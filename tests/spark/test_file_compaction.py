@@ -6,6 +6,7 @@ Files are rewritten by Arrow here, so that no Spark is needed; tests/spark/test_
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -100,6 +101,20 @@ def test_replaced_files_stay_for_readers_that_know_them(tmp_path: Path):
     compacted(tmp_path, keep_ms=3_600_000)
     assert before < stored(tmp_path)
     compacted(tmp_path, keep_ms=3_600_000)
+    assert before < stored(tmp_path)
+    compacted(tmp_path)
+    assert stored(tmp_path) == set(files(tmp_path))
+
+
+def test_the_record_of_an_attempt_that_died_removes_nothing_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for number in range(6):
+        write(tmp_path, number)
+    before = set(files(tmp_path))
+    with dying(monkeypatch, 3, behind=True), suppress(Died):  # behind its record, before its commit
+        compacted(tmp_path)
+    (record,) = (tmp_path / "_replaced").iterdir()
+    os.utime(record, (0, 0))
+    assert compacted(tmp_path, keep_ms=3_600_000) == (12, 2)
     assert before < stored(tmp_path)
     compacted(tmp_path)
     assert stored(tmp_path) == set(files(tmp_path))
