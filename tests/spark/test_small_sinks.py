@@ -146,6 +146,23 @@ def test_rows_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path, m
     assert make(tmp_path).last_committed(spark, "B") == 0
 
 
+def test_an_iceberg_table_that_was_rolled_back_does_not_hold_what_it_held(spark: SparkSession, tmp_path: Path):
+    sink = iceberg(tmp_path)
+    sink.write(rows(spark, 0, 0), commit(0, 0))
+    first = sink._load()
+    assert first is not None
+    head = first.current_snapshot()
+    assert head is not None
+    sink.write(rows(spark, 1, 1), commit(1, 1))
+    sink.write(rows(spark, 1, 1).where("false"), commit(2, 4))
+    assert sink.last_committed(spark, "small-and-unknown") is None
+    assert sink.last_committed(spark, "B") == 4
+    first.refresh().manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
+    assert sink.last_committed(spark, "B") == 0
+    sink.write(rows(spark, 1, 1), commit(1, 1))
+    assert sorted(read_iceberg(tmp_path)["id"].to_pylist()) == list(range(20))
+
+
 def test_a_small_iceberg_table_needs_one_catalog():
     for arguments in ({}, {"catalog": {"type": "rest"}, "warehouse": "x"}):
         with pytest.raises(Invalid):

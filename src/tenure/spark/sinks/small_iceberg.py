@@ -1,8 +1,8 @@
 """An Iceberg table without Iceberg's connector: rows go through the driver and pyiceberg. For small ranges.
 
-Rows and marker, a table property, are one commit of the table, and it is only taken on top of the snapshot that the
-marker was read from: two drivers that write the same range cannot both be. The property is the one that `IcebergSink`
-reads, so a table may move from one to the other. A MERGE by key is not offered here.
+Rows and marker, in the snapshot and in a table property, are one commit of the table, and it is only taken on top of
+the snapshot that the marker was read from: two drivers that write the same range cannot both be. `IcebergSink` reads
+the same marker, so a table may move from one to the other. A MERGE by key is not offered here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tenure.buffer.sinks import Commit, says_disk_full
 from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
-from tenure.spark.sinks.iceberg_marker import property_of
+from tenure.spark.sinks.iceberg_marker import Snapshot, held_high, property_of
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SmallIceberg"]
@@ -73,7 +74,9 @@ class SmallIceberg:
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the table's property says. Raises Indeterminate where the catalog cannot be asked now."""
+        """What the main branch's snapshots say, or the table's property. Raises Indeterminate where the catalog cannot
+        be asked now.
+        """
         return self._last(buffer, self.name)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -156,4 +159,11 @@ class SmallIceberg:
 
 def _marker(table: Table, buffer: str, sink: str) -> int | None:
     told = table.properties.get(property_of(buffer, sink))
-    return None if told is None else int(told)
+    snapshots = {each.snapshot_id: _snapshot(each) for each in table.metadata.snapshots}
+    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=told)
+
+
+def _snapshot(found: IcebergSnapshot) -> Snapshot:
+    summary = {} if found.summary is None else found.summary.additional_properties
+    names = [summary.get(key) for key in ("wap.id", "published-wap-id", "tenure.commit")]
+    return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.timestamp_ms, *names)
