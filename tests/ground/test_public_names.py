@@ -144,6 +144,7 @@ PUBLIC = {
         "TopicSink",
         "backfill",
         "compact",
+        "compact_table",
         "decoded",
         "files",
         "follow",

@@ -120,6 +120,18 @@ def the_marker_outlives_its_snapshots(spark: SparkSession) -> None:
     assert ids(spark.table("ice.db.expired")) == [*range(50), *range(1000, 1010)]
 
 
+def a_table_that_was_rolled_back_does_not_hold_what_it_held(spark: SparkSession) -> None:
+    table = IcebergSink("ice.db.rolled")
+    table.write(rows(spark, 0, 0), commit(0, 0))
+    head = spark.table("ice.db.rolled.snapshots").collect()[0]["snapshot_id"]
+    table.write(rows(spark, 1, 3), commit(1, 3))
+    spark.sql(f"CALL ice.system.rollback_to_snapshot('db.rolled', {head})")
+    assert table.last_committed(spark, "B") == 0
+    table.write(rows(spark, 1, 1), commit(1, 1))
+    assert table._properties(spark)[property_of("B", "iceberg")] == "1"
+    assert ids(spark.table("ice.db.rolled")) == list(range(20))
+
+
 def the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(spark: SparkSession) -> None:
     name = "ice.db.users"
     table = IcebergSink(name, merge_keys=["user"], delete_when="op = 'delete'")
@@ -187,6 +199,7 @@ LONG: tuple[Check, ...] = (
     a_late_driver_cannot_publish_what_its_successor_has,
     an_attempt_that_died_before_publishing_holds_nothing,
     the_marker_outlives_its_snapshots,
+    a_table_that_was_rolled_back_does_not_hold_what_it_held,
     a_merge_that_another_writer_overtook_is_done_again,
     columns_join_a_table_unless_that_is_switched_off,
 )

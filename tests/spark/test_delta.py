@@ -172,6 +172,31 @@ def test_columns_join_a_table_unless_that_is_switched_off(spark: SparkSession, t
     assert refused.value.code == "sink_rejected"
 
 
+def test_a_merge_takes_rows_with_fewer_and_with_more_nested_fields(spark: SparkSession, tmp_path: Path):
+    sink, place = DeltaSink(tmp_path / "nested", merge_keys=["user"]), "L AS _seq, 0 AS _index, 'ann' AS user"
+
+    def merged(number: int, columns: str) -> dict[str, object]:
+        frame = spark.sql(f"SELECT {number}{place}, {columns}")
+        sink.write(frame, commit(number, number))
+        (row,) = read(spark, tmp_path / "nested").drop("_seq", "_index", "user").collect()
+        return row.asDict(recursive=True)
+
+    whole = "named_struct('a', 1, 'b', named_struct('c', 2)) AS s, array(named_struct('x', 1, 'y', 2)) AS l"
+    merged(0, f"{whole}, map('k', named_struct('x', 1, 'y', 2)) AS m")
+    less = "named_struct('B', named_struct('c', 3)) AS s, array(named_struct('y', 4), NULL) AS l"
+    assert merged(1, f"{less}, map('k', named_struct('y', 5)) AS m") == {
+        "s": {"a": None, "b": {"c": 3}},
+        "l": [{"x": None, "y": 4}, None],
+        "m": {"k": {"x": None, "y": 5}},
+    }
+    both = merged(2, "named_struct('a', 6, 'more', 'z') AS s")  # a field joins where another is absent
+    assert both["s"] == {"a": 6, "b": None, "more": "z"}
+    narrow = DeltaSink(tmp_path / "nested", merge_keys=["user"], evolve=False)
+    with pytest.raises(Invalid, match=r"the table has no s\.most"):
+        narrow.write(spark.sql(f"SELECT 3{place}, named_struct('most', 1) AS s"), commit(3, 3))
+    assert merged(3, "CAST(NULL AS STRUCT<a: INT>) AS s")["s"] is None
+
+
 @pytest.mark.parametrize("merge_keys", [(), ("id",)])
 def test_a_value_that_fails_in_a_task_is_refused_for_good(
     spark: SparkSession, tmp_path: Path, merge_keys: tuple[str, ...]

@@ -264,6 +264,8 @@ async def test_a_table_on_s3_is_staged_committed_and_cleaned_there(s3_server: st
     [
         ("/a/b c", "file:///a/b%20c", "file:///a/b%20c"),
         ("file:///a/b", "file:///a/b", "file:///a/b"),
+        ("/a/no-such/../b c/./d", "file:///a/b%20c/d", "file:///a/b%20c/d"),
+        ("file:///a/no-such/../b/", "file:///a/b", "file:///a/b"),
         ("s3://bucket/t", "s3://bucket/t", "s3a://bucket/t"),
         ("s3a://bucket/t/", "s3://bucket/t", "s3a://bucket/t"),
         ("gs://bucket/t", "gs://bucket/t", "gs://bucket/t"),
@@ -276,10 +278,30 @@ def test_a_place_has_a_name_for_the_store_and_one_for_spark(given: str, store: s
     assert place.key_of(place.spark_url_of("day=a%3A/x y")) == "day=a%3A/x y"
 
 
-@pytest.mark.parametrize("given", ["", "hdfs://x/y", "s3://", "memory://x", "http://a/b", "s3://key:secret@b/t"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "hdfs://x/y",
+        "s3://",
+        "memory://x",
+        "http://a/b",
+        "s3://key:secret@b/t",
+        "s3://b/a/../t",
+        "file://",
+        "file:t",
+    ],
+)
 def test_a_place_that_cannot_be_one_is_refused(given: str):
     with pytest.raises(Invalid):
         Place(given)
+
+
+def test_a_link_in_front_of_two_dots_leads_where_the_file_system_says(tmp_path: Path):
+    (tmp_path / "far/away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("far/away")
+    assert Place(tmp_path / "link/../t").local == tmp_path.resolve() / "far/t"
+    assert Place(tmp_path / "link/t").local == tmp_path / "link/t"
 
 
 def test_a_table_on_s3_needs_hadoops_client_and_its_endpoint():

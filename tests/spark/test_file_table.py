@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 from tenure.buffer.loop import BackgroundLoop, background
 from tenure.buffer.sinks import Commit
@@ -19,6 +20,7 @@ from tenure.errors import Conflict, Invalid
 from tenure.spark.sinks.file_log import FileLog
 from tenure.spark.sinks.file_table import FileTable, files
 from tenure.spark.sinks.places import Place
+from tenure.spark.table_compaction import CompactedTable, compact_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +69,9 @@ def test_spark_reads_each_committed_row_once_over_compactions(spark: SparkSessio
     assert not list((at / "_staging").rglob("*.parquet"))
     counts = [pq.read_metadata(path).num_rows for path in files(at)]
     assert (sum(counts), max(counts)) == (40, 3)
+    assert {pq.read_metadata(path).row_group(0).column(0).compression for path in files(at)} == {"ZSTD"}
+    with pytest.raises(Invalid, match="compression is one of zstd"):
+        FileTable(at, compression="zip")
 
 
 def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -85,6 +90,31 @@ def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path,
     table.write(rows(spark, 1, 1), commit(1, 1))
     assert ids(spark.read.parquet(str(tmp_path))) == list(range(20))
     assert {str(path) for path in tmp_path.glob("*.parquet")} == set(files(tmp_path))
+
+
+def test_a_table_whose_path_goes_up_is_read_by_its_real_path(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "jobs").mkdir()
+    FileTable(tmp_path / "jobs/../t", partition_by=["day"]).write(rows(spark, 0, 0), commit(0, 0))
+    assert ids(spark.read.parquet(str(tmp_path / "t")).where("day = 'd 1:'")) == [1, 3, 5, 7, 9]
+    assert all(Path(path).parents[1] == tmp_path / "t" for path in files(tmp_path / "t"))
+    assert FileTable(tmp_path / "t", partition_by=["day"]).last_committed(spark, "B") == 0
+
+
+def test_spark_compacts_a_table_that_plain_readers_follow(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path, partition_by=["day"])
+    for number in range(3):
+        frame = rows(spark, number, number).withColumn("at", f.timestamp_seconds("id"))
+        frame = frame.selectExpr("*", "id AS joined") if number == 2 else frame
+        table.write(frame, commit(number, number))
+    before = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id").collect()
+    assert compact_table(spark, tmp_path, files_min=2, keep_ms=0) == CompactedTable(12, 2)
+    assert len(files(tmp_path)) == len(list(tmp_path.rglob("*.parquet"))) == 2
+    after = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id")
+    assert after.collect() == before
+    assert ids(after.where("day = 'd 1:'")) == list(range(1, 30, 2))
+    assert table.last_committed(spark, "B") == 2
+    table.write(rows(spark, 3, 3), commit(3, 3))
+    assert ids(spark.read.parquet(str(tmp_path))) == list(range(40))
 
 
 def test_a_column_may_join_and_what_cannot_be_stored_is_refused_first(spark: SparkSession, tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid
 from tenure.spark.sinks.iceberg import IcebergSink
-from tenure.spark.sinks.iceberg_marker import Snapshot, high_of, published_high, wap_id_of
+from tenure.spark.sinks.iceberg_marker import Snapshot, held_high, high_of, wap_id_of
 from tests.spark.iceberg_driver import LONG, QUICK, Check
 from tools.sparks import directory_of
 
@@ -79,8 +79,18 @@ def test_only_snapshots_that_the_main_branch_is_built_on_count():
         Snapshot(6, 5, 50, ours(10, 12), None),  # staged by a driver that died
     ]
     snapshots = {snapshot.number: snapshot for snapshot in line}
-    heads = {head: published_high(snapshots, head, buffer="B", sink="iceberg") for head in (None, 1, 2, 3, 5, 6)}
+    about = {"buffer": "B", "sink": "iceberg"}
+    heads = {head: held_high(snapshots, head, **about, remembered="9") for head in (None, 1, 2, 3, 5, 6)}
     assert heads == {None: None, 1: None, 2: 5, 3: 5, 5: 9, 6: 12}
+
+
+def test_a_property_counts_only_where_our_snapshots_have_expired():
+    about = {"buffer": "B", "sink": "iceberg", "remembered": "9"}
+    others = {2: Snapshot(2, 1, 20, None, None)}
+    assert held_high(others, 2, **about) == 9  # what was before 2 has expired
+    assert held_high(others | {1: Snapshot(1, None, 10, None, None)}, 2, **about) is None  # rolled back behind ours
+    small = {1: Snapshot(1, None, 10, None, None, "B/iceberg/0-4/1"), 2: Snapshot(2, 1, 20, None, None)}
+    assert held_high(small, 2, **about) == 4
 
 
 def test_a_spark_without_a_connector_is_told_which_have_one():

@@ -407,3 +407,37 @@ def test_no_share_is_far_above_its_part():
 def test_no_parts_are_no_plan():
     with pytest.raises(Invalid):
         balanced(described([1]), 0)
+
+
+# A range that is too large for its table
+
+
+def test_who_takes_over_between_two_halves_plans_the_same_second_half(store: SimStore):
+    with opened(store) as plan:
+        planned = plan.next()
+        assert planned is not None
+        half = plan.halved(planned)
+        assert (half.low, half.high, [each.seq for each in half.descriptors]) == (0, 2, [0, 1, 2])
+    asyncio.run(produced(store, [b"more"]))
+    with opened(store) as other:  # nothing was written yet: the whole again, with the same halves
+        again = other.next()
+        assert again is not None
+        assert (again.low, again.high) == (0, 5)
+        assert other.halved(again) == half
+    with opened(store, last_committed=2) as successor:
+        second = successor.next()
+        assert second is not None
+        assert (second.low, second.high) == (3, 5)
+
+
+def test_halves_are_acknowledged_one_by_one_and_leave_no_plan(store: SimStore):
+    with opened(store) as plan:
+        seen = []
+        while (planned := plan.next()) is not None:
+            while planned.entries > 2:  # more than one batch
+                planned = plan.halved(planned)
+            seen.append((planned.low, planned.high))
+            plan.ack_through(planned.high)
+        assert seen == [(number, number) for number in range(6)]
+        assert plan.limits.entries_max == 2
+    assert plans(store) == []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import decimal
+import os
+import signal
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +17,7 @@ import pytest
 from tenure.buffer.sinks import Commit
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.postgres import PostgresSink
+from tenure.spark.sinks.postgres_staging import Staging
 from tests.spark.pg import PASSWORD, running_postgres
 
 if TYPE_CHECKING:
@@ -140,6 +145,73 @@ def test_a_driver_that_was_given_up_adds_nothing(spark: SparkSession, url: str, 
     monkeypatch.setattr(PostgresSink, "_commit", slow)
     sink.write(rows(spark, 0, 0), commit(0, 0))
     assert asked(url, "SELECT count(*) FROM stale") == [(10,)]
+
+
+def crash(url: str) -> None:
+    """Kill a backend, as the kernel does where memory runs out, and wait until the server has restarted.
+
+    PostgreSQL then ends all other sessions and recovers, which empties unlogged tables: that is what is waited for.
+    """
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS canary; CREATE UNLOGGED TABLE canary AS SELECT 1 AS a")
+        pid = connection.info.backend_pid
+        os.kill(pid, signal.SIGKILL)
+    until_s = time.monotonic() + 120
+    while time.monotonic() < until_s:
+        with contextlib.suppress(psycopg.OperationalError):
+            if asked(url, "SELECT * FROM canary") == []:
+                return
+        time.sleep(0.05)
+    raise AssertionError("PostgreSQL did not come back")
+
+
+def test_a_crash_of_the_server_between_fill_and_commit_loses_no_range(
+    spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    sink, fill = PostgresSink(url, "crashed"), PostgresSink._fill
+    sink.write(rows(spark, 0, 0), commit(0, 0))
+
+    def then_crash(self: PostgresSink, *args: Any) -> None:
+        fill(self, *args)
+        crash(url)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresSink, "_fill", then_crash)
+        with pytest.raises(Overloaded) as caught:
+            sink.write(rows(spark, 1, 1), commit(1, 1))
+    assert caught.value.code == "staging_lost"
+    assert sink.last_committed(spark, "B") == 0
+    sink.write(rows(spark, 1, 1), commit(1, 1))
+    assert asked(url, "SELECT count(*), count(DISTINCT id) FROM crashed") == [(20, 20)]
+    prefix = Staging.of(commit(1, 1), "public", "crashed").prefix
+    assert asked(url, f"SELECT tablename FROM pg_tables WHERE starts_with(tablename, '{prefix}')") == []
+
+
+def test_a_staging_table_that_a_failover_lost_is_given_up(
+    spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A standby that had not heard of the table: Spark, which finds none, makes one without a sentinel."""
+    sink, fill = PostgresSink(url, "failed_over"), PostgresSink._fill
+
+    def without_table(self: PostgresSink, frame: DataFrame, columns: Any, staging: Any) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute(f'DROP TABLE "{staging.name}"')
+        fill(self, frame, columns, staging)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresSink, "_fill", without_table)
+        with pytest.raises(Overloaded) as caught:
+            sink.write(rows(spark, 0, 0), commit(0, 0))
+    assert caught.value.code == "staging_lost"
+    assert sink.last_committed(spark, "B") is None
+
+
+def test_a_column_that_differs_in_case_alone_takes_the_values(spark: SparkSession, url: str):
+    with psycopg.connect(url) as connection:
+        connection.execute('CREATE TABLE cased ("Id" bigint, name text)')
+    PostgresSink(url, "cased").write(spark.range(2).selectExpr("id", "'a' AS Name"), commit(0, 0))
+    assert asked(url, 'SELECT "Id", name FROM cased ORDER BY 1') == [(0, "a"), (1, "a")]
+    assert asked(url, "SELECT count(*) FROM pg_attribute WHERE attrelid = 'cased'::regclass AND attnum > 0") == [(2,)]
 
 
 def test_a_database_that_cannot_be_used_says_why(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from tenure.errors import Denied, Invalid, Overloaded
 from tenure.spark.sinks.postgres import PostgresSink
-from tenure.spark.sinks.postgres_columns import columns_of
+from tenure.spark.sinks.postgres_columns import Column, Taken, columns_of, taken_by
 from tenure.spark.sinks.postgres_dsn import Address
 from tenure.spark.sinks.postgres_errors import from_a_task, translated
 
@@ -106,6 +106,21 @@ def test_types_that_postgresql_has_not_are_refused_at_once():
         columns_of(schema(t.DayTimeIntervalType(), t.NullType()))
     with pytest.raises(Invalid, match="no columns"):
         columns_of(StructType())
+
+
+def test_a_column_of_the_very_same_name_is_taken_before_one_that_differs_in_case():
+    rows = [Column("id", "bigint", "bigint"), Column("Name", "text", "text"), Column("more", "text", "text")]
+    assert taken_by({"Id": "text", "id": "integer", "name": "varchar(9)"}, rows) == [
+        Taken("id", "id", "integer", joins=False),
+        Taken("Name", "name", "varchar(9)", joins=False),
+        Taken("more", "more", "text", joins=True),
+    ]
+
+
+def test_two_columns_that_differ_in_case_alone_are_named_where_the_rows_have_a_third():
+    with pytest.raises(Invalid, match="the table has ID and Id, and the rows have id") as caught:
+        taken_by({"Id": "bigint", "ID": "bigint"}, [Column("id", "bigint", "bigint")])
+    assert caught.value.code == "sink_rejected"
 
 
 def test_errors_say_what_to_do():

@@ -13,9 +13,12 @@ import pytest
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Conflict, Invalid
+from tenure.spark.ingesting import ingest
+from tenure.spark.replaying import backfill
 from tenure.spark.sinks.collected import collected
 from tenure.spark.sinks.small_delta import SmallDelta
 from tenure.spark.sinks.small_iceberg import SmallIceberg
+from tests.spark.conftest import Filled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +100,24 @@ def test_a_range_that_is_too_large_is_refused_before_anything_is_written(
 
 
 @BOTH
+def test_a_range_that_is_too_large_goes_in_by_halves_also_where_its_end_is_decided(
+    spark: SparkSession, tmp_path: Path, filled: Filled, make: Make, read: Read
+):
+    url = filled(*([b"%d" % (10 * number + each) for each in range(10)] for number in range(5)))
+    with pytest.raises(Invalid) as refused:  # a single batch: nothing is smaller
+        ingest(spark, url, make(tmp_path, rows_max=9))
+    assert refused.value.code == "too_large_for_driver"
+    assert "raise rows_max" in refused.value.message
+    summary = ingest(spark, url, make(tmp_path, rows_max=25))
+    assert (summary.entries, summary.high, summary.ranges > 1) == (50, 4, True)
+    assert sorted(int(entry) for entry in read(tmp_path)["entry"].to_pylist()) == list(range(50))
+    kept = filled(*([b"%d" % (10 * number + each) for each in range(10)] for number in range(5)))
+    copy = make(tmp_path / "copy", rows_max=25)
+    assert backfill(spark, kept, copy, 0, 4).entries == 50
+    assert sorted(int(entry) for entry in read(tmp_path / "copy")["entry"].to_pylist()) == list(range(50))
+
+
+@BOTH
 def test_a_driver_that_lost_the_race_stores_nothing(
     spark: SparkSession, tmp_path: Path, make: Make, read: Read, monkeypatch: pytest.MonkeyPatch
 ):
@@ -123,6 +144,23 @@ def test_rows_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path, m
         assert refused.value.code == "sink_rejected"
     assert read(tmp_path).num_rows == 10
     assert make(tmp_path).last_committed(spark, "B") == 0
+
+
+def test_an_iceberg_table_that_was_rolled_back_does_not_hold_what_it_held(spark: SparkSession, tmp_path: Path):
+    sink = iceberg(tmp_path)
+    sink.write(rows(spark, 0, 0), commit(0, 0))
+    first = sink._load()
+    assert first is not None
+    head = first.current_snapshot()
+    assert head is not None
+    sink.write(rows(spark, 1, 1), commit(1, 1))
+    sink.write(rows(spark, 1, 1).where("false"), commit(2, 4))
+    assert sink.last_committed(spark, "small-and-unknown") is None
+    assert sink.last_committed(spark, "B") == 4
+    first.refresh().manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
+    assert sink.last_committed(spark, "B") == 0
+    sink.write(rows(spark, 1, 1), commit(1, 1))
+    assert sorted(read_iceberg(tmp_path)["id"].to_pylist()) == list(range(20))
 
 
 def test_a_small_iceberg_table_needs_one_catalog():

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tenure.buffer.sinks import Commit, Outcome, Written
+from tenure.buffer.sinks import Commit, Outcome, Written, says_disk_full
 from tenure.errors import Invalid
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ class DeltaSink:
         except OSError as error:
             return Written(Outcome.MAYBE_COMMITTED, str(error))
         except (DeltaError, ValueError, TypeError) as error:
-            return Written(Outcome.FATAL, str(error))
+            # delta-rs reports a full disk as an error of Parquet's. Another write may succeed.
+            outcome = Outcome.MAYBE_COMMITTED if says_disk_full(str(error)) else Outcome.FATAL
+            return Written(outcome, str(error))
         return Written(Outcome.COMMITTED)
 
     def _append(self, table: DeltaTable, commit: Commit, parts: Sequence[pa.Table]) -> None:

@@ -12,7 +12,14 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Commit", "Outcome", "Sink", "Written"]
+__all__ = ["Commit", "Outcome", "Sink", "Written", "says_disk_full"]
+
+_DISK_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "not enough space on the disk",
+    "QuotaExceededException",
+)
 
 Rows = TypeVar("Rows", contravariant=True)
 
@@ -48,6 +55,11 @@ class Commit(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.buffer}/{self.sink}/{self.low}-{self.high}/{self.schema_version}"
+
+
+def says_disk_full(text: str) -> bool:
+    """Whether an error's text, of whatever library, is about a disk or a quota that is used up."""
+    return any(sign in text for sign in _DISK_FULL)
 
 
 class Sink(Protocol[Rows]):

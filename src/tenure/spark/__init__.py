@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tenure.spark.sinks.small_delta import SmallDelta
     from tenure.spark.sinks.small_iceberg import SmallIceberg
     from tenure.spark.streaming import write_stream
+    from tenure.spark.table_compaction import compact_table
     from tenure.spark.topic.sink import TopicSink
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "TopicSink": "topic.sink",
     "backfill": "replaying",
     "compact": "compacting",
+    "compact_table": "table_compaction",
     "decoded": "decode",
     "files": "sinks.file_table",
     "follow": "ingesting",
@@ -69,6 +71,7 @@ __all__ = [
     "TopicSink",
     "backfill",
     "compact",
+    "compact_table",
     "decoded",
     "files",
     "follow",

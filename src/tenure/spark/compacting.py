@@ -73,7 +73,7 @@ class CompactTable:
         self.name = name
         self._buffer_url = buffer_url
         self._by, self._file_bytes = by, file_bytes
-        self._table = FileTable(where, name=name, partition_by=(by,), compression="zstd")
+        self._table = FileTable(where, name=name, partition_by=(by,))
         self._place = Place(where)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:

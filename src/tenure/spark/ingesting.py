@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
 from tenure.errors import Conflict, Invalid, LeaseLost
+from tenure.spark.causes import named_causes
+from tenure.spark.halving import written
 from tenure.spark.mover import Done, Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Plan
 from tenure.spark.reader import RangeReader, ReaderName
@@ -53,8 +55,9 @@ def ingest(
     ``transform`` gets a frame with the columns ``seq, index, ingestion_time, metadata, entry`` and gives the one that
     is written. What the table or the store refuses for now is repeated for ``retry_ms``, and ``on_wait`` told. Raises
     LeaseLost (``fenced``) where a second job took the group over, Corrupt for a batch that is gone or damaged, Conflict
-    (``sink_behind``, ``sink_ahead``, ``sink_moved``) where table and group contradict, and what the sink raises.
-    Whatever it raises, the next run goes on behind what the table holds.
+    where table and group contradict (``sink_behind``, ``sink_ahead``, ``sink_moved``) or Spark's job fails for a reason
+    of its own (``spark_failed``), and what the sink raises. Whatever it raises, the next run goes on behind what the
+    table holds.
     """
     source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
     mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
@@ -113,7 +116,8 @@ def _opened(
     """
     given = (settings or ReaderSettings()).buffer
     buffer = background().run(buffer_id(url, settings=given))
-    last = sink.last_committed(spark, buffer)
+    with named_causes("the table cannot say how far it is"):
+        last = sink.last_committed(spark, buffer)
     while True:
         try:
             return Plan(url, group=group, last_committed=last, limits=limits, settings=given)
@@ -131,7 +135,7 @@ def _drain(plan: Plan, mover: Mover, retrying: Retrying) -> None:
             planned = retrying(plan.next)
             if planned is None:
                 return
-            retrying(partial(mover.write, planned))
+            planned = written(mover, retrying, planned, halve=plan.halved)
             retrying(partial(plan.ack_through, planned.high))
             mover.count(planned, began_s, plan.lag)
             log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)

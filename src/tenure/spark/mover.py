@@ -12,6 +12,7 @@ import msgspec
 from tenure.buffer.lag import Lag
 from tenure.buffer.sinks import Commit
 from tenure.errors import Corrupt, Indeterminate
+from tenure.spark.causes import failure, is_of_spark
 from tenure.spark.plan import Planned
 from tenure.spark.reader import RangeReader
 
@@ -86,7 +87,8 @@ class Mover:
 
     def write(self, planned: Planned) -> None:
         """Read, transform and write a range. Raises Corrupt for a batch that is gone or damaged, whatever the sink made
-        of it, and what the sink raises; Indeterminate only if the table, asked once more, does not hold it.
+        of it, and what the sink raises; Indeterminate only if the table, asked once more, does not hold it. An error of
+        Spark's is raised as what its innermost cause means, Conflict (``spark_failed``) where that is not known.
         """
         commit = planned.commit(self._sink)
         try:
@@ -98,9 +100,11 @@ class Mover:
             if isinstance(error, Indeterminate) and self._holds(commit):
                 return
             blamed = self._reader.blamed(error, planned)
-            if blamed is None:
+            if blamed is not None:
+                raise blamed from error
+            if not is_of_spark(error):
                 raise
-            raise blamed from error
+            raise failure(error, f"batches {planned.low} to {planned.high} were not written") from error
 
     def count(self, planned: Planned, began_s: float, lag: Lag) -> None:
         """Add a range that is done to the summary, and report it; log what was left out of it."""

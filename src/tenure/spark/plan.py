@@ -41,6 +41,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             if (value := getattr(self, name)) < 1:
                 raise Invalid(f"{name} must be at least 1, not {value}")
 
+    def no_more_than(self, planned: Planned) -> Limits:
+        """Return the limits lowered to the entries and bytes of a range, if it has any."""
+        if not planned.descriptors:
+            return self
+        entries_max = min(self.entries_max, max(1, planned.entries))
+        return Limits(
+            entries_max=entries_max,
+            bytes_max=min(self.bytes_max, max(1, planned.bytes)),
+            batches_max=self.batches_max,
+        )
+
 
 class Named(Protocol):
     """A sink, as far as a commit's identity goes."""
@@ -69,6 +80,12 @@ class Planned(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         return sum(descriptor.bytes for descriptor in self.descriptors)
+
+    def first_half(self) -> Planned:
+        """The batches up to the middle of the range, which has at least two: the same for whoever has the range."""
+        middle = (self.low + self.high) // 2
+        kept = tuple(each for each in self.descriptors if each.seq <= middle)
+        return Planned(self.buffer, self.low, middle, kept)
 
     def commit(self, sink: Named) -> Commit:
         """The identity under which the sink stores this range."""
@@ -136,6 +153,17 @@ class Plan:
             found = list(self.between(first, high).descriptors)
         bad = self.given_up(low, high)
         return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
+
+    def halved(self, planned: Planned) -> Planned:
+        """Return the first half of the range that is being worked on, once where the second ends is decided.
+
+        A driver that takes over between the two halves then plans the same second half. Ranges that are cut later are
+        no larger than the half. Raises Corrupt for a plan that is damaged.
+        """
+        half = planned.first_half()
+        background().run(self._cuts.agree(half.high + 1, planned.high))
+        self.limits = self.limits.no_more_than(half)
+        return half
 
     def between(self, low: int, high: int) -> Planned:
         """The batches ``low`` to ``high``, both included; they count as handed out, so that they can be acknowledged.

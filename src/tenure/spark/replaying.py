@@ -23,6 +23,7 @@ from tenure.buffer.quarantine import quarantined
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
+from tenure.spark.halving import written
 from tenure.spark.mover import Mover, OnRange, Summary, Transform
 from tenure.spark.plan import Limits, Planned, fitting
 from tenure.spark.reader import RangeReader, ReaderName
@@ -78,8 +79,8 @@ def backfill(
         mover.summary = msgspec.structs.replace(mover.summary, passed_over=passed_over)
         while begin <= found.high and not retrying.stop.is_set():
             began_s = time.monotonic()
-            planned = retrying(partial(replay.planned, begin))
-            retrying(partial(mover.write, planned))
+            whole = retrying(partial(replay.planned, begin))
+            planned = written(mover, retrying, whole, halve=replay.halved)
             begin = planned.high + 1
             mover.count(planned, began_s, Lag(found.high - planned.high, 0))
     return mover.summary
@@ -165,6 +166,12 @@ class Replay:
         high = found[-1].seq
         given_up = self._given_up(first, high)
         return Planned(self._kept.buffer, begin, high, tuple(each for each in found if each.seq not in given_up))
+
+    def halved(self, planned: Planned) -> Planned:
+        """Return the first half of a range that is too large for its table; those to come are no larger."""
+        half = planned.first_half()
+        self._limits = self._limits.no_more_than(half)
+        return half
 
     def _given_up(self, low: int, high: int) -> set[int]:
         return background().run(quarantined(self._store, low, high, group=self._group, settings=self._settings))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from tenure import errors
 from tenure.clock import SystemClock
-from tenure.errors import Conflict, LeaseLost, TenureError
+from tenure.errors import TenureError
+from tenure.spark.causes import failure
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.record import Run, Trouble, last_run, note_run
@@ -22,8 +21,6 @@ OnRun = Callable[[Run], None]
 """Called with a run after every range and whenever it waits."""
 
 _NOTE_EVERY_MS: Final = 5_000
-_OURS: Final = re.compile(r"\btenure\.(?:[a-z_]+\.)*(\w+): (.+)")
-_REASON_MAX: Final = 400
 
 
 class Noting:
@@ -93,17 +90,6 @@ def noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -
 
 
 def _failure(run: Run, error: Exception) -> TenureError:
-    """One line about what Spark gave up over; an error of ours that a task raised is that error again."""
-    told = str(error)
-    ours = _OURS.search(told)
-    kind = getattr(errors, ours[1], None) if ours is not None else None
-    if ours is not None and isinstance(kind, type) and issubclass(kind, TenureError):
-        return kind(ours[2][:_REASON_MAX].strip(), code="fenced" if kind is LeaseLost else "pipeline_failed")
-    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
-    reason = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
+    """Return one line about what Spark gave up over."""
     behind = "" if run.high is None else f" behind batch {run.high}"
-    return Conflict(
-        f"Spark could not bring the range{behind} through: {reason[:_REASON_MAX]}. Nothing of it was written to the "
-        "table; mend the data or the step, and run again",
-        code="pipeline_failed",
-    )
+    return failure(error, f"Spark could not bring the range{behind} through", code="pipeline_failed")

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from tenure.buffer.sinks import Commit
+from tenure.spark.causes import named_causes
 from tenure.spark.decode import MALFORMED
 from tenure.spark.located import refused
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.counting import Counts, kept, observed
-from tenure.spark.pipeline.expecting import FAILED, Expecting
+from tenure.spark.pipeline.expecting import Expecting
+from tenure.spark.pipeline.set_aside import quarantined
 from tenure.spark.pipeline.stages import Stages, without_malformed
 from tenure.spark.pipeline.tables import make_sink, side_table
 from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
@@ -26,13 +28,21 @@ from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tenure.spark.sinks.file_table import FileTable
+
 __all__ = ["Figures", "Outputs"]
 
-_ROW_CHARS_MAX: Final = 10_000
-_QUARANTINED: Final = ("seq", "index", "ingestion_time", "reason", "row")
 _RESULTS: Final = (
     "pipeline string, expectation string, otherwise string, passed long, failed long, low long, high long, ts timestamp"
 )
+
+
+class Decoded(NamedTuple):
+    """A range: its raw rows, its decoded entries, and their figures."""
+
+    raw: DataFrame
+    entries: DataFrame
+    counts: Counts
 
 
 class Figures(msgspec.Struct, kw_only=True):
@@ -60,7 +70,7 @@ class Outputs:
         self._pipeline = pipeline
         self._stages, self._expecting = Stages(pipeline), Expecting(pipeline)
         self._main: SparkSink = make_sink(pipeline, into=into)
-        self._sides: dict[str, SparkSink] = {}
+        self._sides: dict[str, FileTable] = {}
         for kind, section in (("quarantine", pipeline.quarantine), ("expectations", pipeline.expectations)):
             if section is not None:
                 self._sides[kind] = side_table(pipeline, section.path, kind=kind, into=into)
@@ -114,7 +124,8 @@ class Outputs:
             return
         held: list[DataFrame] = []
         try:
-            self._write(frame, commit, held)
+            with named_causes(f"{commit} was not written"):
+                self._write(frame, commit, held)
         finally:
             for rows in held:
                 rows.unpersist()
@@ -124,6 +135,7 @@ class Outputs:
     def _write(self, raw: DataFrame, commit: Commit, held: list[DataFrame]) -> None:
         mode = self._pipeline.decode.malformed
         entries, entry_counts = self._counted_entries(self._stages.decode(raw), held)
+        range_ = Decoded(raw, entries, entry_counts)
         rows = entries if mode == "column" else without_malformed(entries)
         marked = self._expecting.marked(self._stages.transform(rows), self._stages)
         if self._expecting.needs_rows_twice:
@@ -132,7 +144,7 @@ class Outputs:
         else:
             merges = self._pipeline.sink.mode == "merge"
             marked, row_counts = observed(marked, self._expecting.figures(), held, through_views=merges)
-        self._write_sides(entries, marked, row_counts, commit)
+        self._write_sides(range_, marked, row_counts, commit)
         self._main.write(self._expecting.good(marked), commit)
         self._note(entry_counts(), row_counts())
 
@@ -145,35 +157,20 @@ class Outputs:
         queries = any(step.python is None for step in self._pipeline.step) or self._pipeline.sink.mode == "merge"
         return observed(entries, figures, held, through_views=queries)
 
-    def _write_sides(self, entries: DataFrame, marked: DataFrame, counts: Counts, commit: Commit) -> None:
+    def _write_sides(self, range_: Decoded, marked: DataFrame, counts: Counts, commit: Commit) -> None:
         for kind, side in self._sides.items():
             own = Commit(commit.buffer, side.name, commit.low, commit.high, side.schema_version)
-            if kind == "quarantine":
-                side.write(self._quarantined(entries, marked), own)
-            else:
+            if kind == "expectations":
                 side.write(self._results(marked.sparkSession, counts(), commit), own)
-
-    def _quarantined(self, entries: DataFrame, marked: DataFrame) -> DataFrame:
-        """Rows that were set aside, in columns that do not depend on what the pipeline makes of them."""
-        from pyspark.sql import functions as f
-
-        parts: list[DataFrame] = []
-        if self._pipeline.decode.malformed == "quarantine":
-            those = entries.where(f.col(MALFORMED).isNotNull())
-            place = [f.col(f"_{name}").alias(name) for name in _QUARANTINED[:3]]
-            parts.append(those.select(*place, f.lit("malformed").alias("reason"), f.col(MALFORMED).alias("row")))
-        aside = self._expecting.set_aside(marked)
-        if aside is not None:
-            known = [name for name in marked.columns if name != FAILED]
-            kinds = {"seq": "long", "index": "long", "ingestion_time": "timestamp"}
-            place = [
-                (f.col(f"_{name}") if f"_{name}" in known else f.lit(None)).cast(kind).alias(name)
-                for name, kind in kinds.items()
-            ]
-            text = f.to_json(f.struct(*[f.col(f"`{name}`") for name in known]))
-            row = f.substring(text, 1, _ROW_CHARS_MAX).alias("row")
-            parts.append(aside.select(*place, f.concat_ws(", ", f.col(FAILED)).alias("reason"), row))
-        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+                continue
+            malformed = self._pipeline.decode.malformed == "quarantine"
+            aside = self._expecting.set_aside(marked)
+            count = range_.counts()["malformed"] if malformed else 0
+            count += 0 if aside is None else counts()["quarantined"]
+            if count == 0 and side.last_committed(marked.sparkSession, commit.buffer) is not None:
+                side.skip(own)
+                continue
+            side.write(quarantined(range_.raw, range_.entries if malformed else None, aside, count=count), own)
 
     def _results(self, spark: SparkSession, counts: dict[str, int], commit: Commit) -> DataFrame:
         now = datetime.now(UTC)

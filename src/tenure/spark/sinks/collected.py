@@ -35,8 +35,9 @@ def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
         rows, size_bytes = rows + table.num_rows, size_bytes + table.nbytes
         if rows > rows_max or size_bytes > bytes_max:
             raise Invalid(
-                f"the range has more than {rows_max} rows or {bytes_max} bytes: plan smaller ranges, or use the "
-                "connector for Spark, which does not pull rows through the driver",
+                f"the rows are more than {rows_max:,}, or have more than {bytes_max:,} bytes: raise rows_max or "
+                "bytes_max of the sink where the driver has the memory, or use the connector for Spark, which does not "
+                "pull rows through the driver",
                 code="too_large_for_driver",
                 rows_max=rows_max,
                 bytes_max=bytes_max,

@@ -19,7 +19,9 @@ from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.delta_marker import transaction_version
 from tenure.spark.sinks.file_table import FileTable
-from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of, quoted
+from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
+from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.nested import joining
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import expected, settled
@@ -155,15 +157,16 @@ class DeltaSink:
     def _prepare(self, frame: DataFrame) -> None:
         """Make the table, or let the rows' new columns join it: by an append of no rows, as Delta does it by itself."""
         from pyspark.errors import AnalysisException
+        from pyspark.sql.types import StructType
 
         spark = frame.sparkSession
         try:
             with expected():
-                there = {column.lower() for column in spark.sql(f"SELECT * FROM {self._target}").columns}
+                there = spark.sql(f"SELECT * FROM {self._target}").schema
         except AnalysisException:  # no table: where it is something else, the append says so
-            there = set()
-        new = [column for column in frame.columns if column.lower() not in there]
-        check_joining(new if there else (), evolve=self._evolve)
+            there = StructType()
+        new = joining(frame.schema, there)
+        check_joining(new if there.fields else (), evolve=self._evolve)
         if new:
             self._append(spark.createDataFrame([], frame.schema), {})
 

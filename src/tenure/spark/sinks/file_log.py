@@ -91,10 +91,29 @@ class FileLog:
         """
         number = state.last + 1
         if _is_compact(number):
-            marks = state.marks | {(mark.buffer, mark.sink): mark}
-            data = encode([*(mark_line(self._table, one) for one in marks.values()), *state.files, *files])
-        else:
-            data = encode([mark_line(self._table, mark), *files])
+            return await self._create(number, self._restated(state, mark, [*state.files, *files]))
+        return await self._create(number, encode([mark_line(self._table, mark), *files]))
+
+    async def replace(self, state: LogState, mark: Mark, *, dropped: Collection[str], files: Sequence[Line]) -> bool:
+        """As ``append``, and leave out the files at the paths ``dropped``.
+
+        False also where the next number adds to those before it and leaves nothing out: it is then taken by a commit
+        that adds nothing. There is a mark in the log already.
+        """
+        number = state.last + 1
+        if not _is_compact(number):
+            await self._create(number, encode([mark_line(self._table, next(iter(state.marks.values())))]))
+            return False
+        kept = [line for line in state.files if line.path not in dropped]
+        return await self._create(number, self._restated(state, mark, [*kept, *files]))
+
+    def _restated(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
+        """Return everything that the log says, with one mark more."""
+        marks = state.marks | {(mark.buffer, mark.sink): mark}
+        return encode([*(mark_line(self._table, one) for one in marks.values()), *files])
+
+    async def _create(self, number: int, data: bytes) -> bool:
+        """Commit a number, and forget those that are covered."""
         if len(data) > LOG_BYTES_MAX:
             raise Invalid(
                 f"the table's log would have {len(data):,} bytes, the limit is {LOG_BYTES_MAX:,}: write larger ranges "

@@ -68,9 +68,19 @@ class Stage:
             if match is None or last is None or int(match[1]) > last:
                 continue
             published = [self._target(attempt, key) for key in staged if _is_data(key.removeprefix(self._slot))]
-            await self._patient.delete([*(key for key in published if key not in named), *staged])
-            if self._place.local is not None:  # a directory of a file system stays when its files go
-                await asyncio.to_thread(shutil.rmtree, self._place.local / self._slot / attempt, True)
+            await self._remove(attempt, [*(key for key in published if key not in named), *staged])
+
+    async def discard(self) -> None:
+        """Remove this attempt, which no commit has named and none will."""
+        staged = [info.key async for info in self._patient.listed(f"{self.key}/")]
+        prefix = f"{self.key}/"
+        published = [self._target(self.attempt, key) for key in staged if _is_data(key.removeprefix(prefix))]
+        await self._remove(self.attempt, [*published, *staged])
+
+    async def _remove(self, attempt: str, keys: list[str]) -> None:
+        await self._patient.delete(keys)
+        if self._place.local is not None:  # a directory of a file system stays when its files go
+            await asyncio.to_thread(shutil.rmtree, self._place.local / self._slot / attempt, True)
 
     def _target(self, attempt: str, staged: str) -> str:
         """The final key of a staged file: the same whoever asks, so that it can be found again without a record."""

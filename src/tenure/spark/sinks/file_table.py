@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
 from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.spark.causes import named_causes
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.file_lines import Line, Mark
 from tenure.spark.sinks.file_log import ATTEMPTS_MAX, FileLog, LogState
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FileTable", "files"]
 
+_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4_raw", "brotli", "none")
+_NO_ATTEMPT = "none"
 _HADOOP = {(3, 5): "3.3.4", (4, 0): "3.4.1", (4, 1): "3.4.2", (4, 2): "3.5.0", (4, 3): "3.5.0"}
 
 
@@ -35,7 +38,7 @@ class FileTable:
     """Rows as Parquet files below ``where``: a path, ``file://``, ``s3://`` (``s3a://`` is the same) or ``gs://``.
 
     ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
-    task writes; ``compression`` is one of Parquet's, in place of the session's. Columns may join later: read with
+    task writes; ``compression`` is one of Parquet's. Columns may join later: read with
     ``mergeSchema``. Raises Invalid for a place that cannot be one.
     """
 
@@ -47,7 +50,7 @@ class FileTable:
         schema_version: int = 1,
         partition_by: Sequence[str] = (),
         rows_per_file_max: int | None = None,
-        compression: str | None = None,
+        compression: str = "zstd",
     ) -> None:
         if rows_per_file_max is not None and rows_per_file_max < 1:
             raise Invalid("rows_per_file_max is a number from 1 on")
@@ -56,6 +59,8 @@ class FileTable:
         self._place = Place(where)
         self._partition_by = column_names(partition_by)
         self._rows_per_file_max = rows_per_file_max
+        if compression not in _COMPRESSIONS:
+            raise Invalid(f"compression is one of {', '.join(_COMPRESSIONS)}, not {compression!r}")
         self._compression = compression
 
     def __repr__(self) -> str:
@@ -80,7 +85,8 @@ class FileTable:
         """Write the rows beside the table, then name their files in its log.
 
         Raises Conflict (``sink_moved``), Invalid for columns that Parquet cannot hold or that are not there,
-        Indeterminate where the store's answer to the commit was lost, Overloaded where others commit all the time.
+        Overloaded (``disk_full``, ``table_unavailable``, ``table_busy``) where the table refuses for now, Denied
+        (``table_denied``), Indeterminate where the store's answer to the commit was lost.
         """
         self._check(frame)
         log = self._log()
@@ -88,16 +94,23 @@ class FileTable:
             return
         stage = Stage(self._place, log.patient, commit)
         try:
-            self._stage(frame, stage)
+            with named_causes(f"{commit} is not in the table"):
+                self._stage(frame, stage)
             lines = background().run(stage.publish())
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
                 return
+            with contextlib.suppress(TenureError):  # what a full disk has no room for twice
+                background().run(stage.discard())
             raise
         state = background().run(self._commit(log, commit, stage.attempt, lines))
         with contextlib.suppress(TenureError):  # the rows are there; what is left now the next write removes
             background().run(stage.clean(state))
+
+    def skip(self, commit: Commit) -> None:
+        """Commit a range that has no rows for this table, without a job of Spark's. Raises as ``write`` does."""
+        background().run(self._commit(self._log(), commit, _NO_ATTEMPT, []))
 
     def _log(self) -> FileLog:
         return FileLog(self._place.store(), self._place.spark_url)
@@ -118,9 +131,7 @@ class FileTable:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:
                 writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
-            if self._compression is not None:
-                writer = writer.option("compression", self._compression)
-            writer.mode("error").parquet(stage.spark_path)
+            writer.option("compression", self._compression).mode("error").parquet(stage.spark_path)
         except AnalysisException as error:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
 

@@ -16,8 +16,10 @@ from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names, connector_of
 from tenure.spark.sinks.conf import borrowed_conf
-from tenure.spark.sinks.iceberg_marker import Snapshot, property_of, published_high, wap_id_of
-from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of, quoted
+from tenure.spark.sinks.iceberg_marker import Snapshot, held_high, property_of, wap_id_of
+from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of
+from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import condition_of, settled
 
@@ -68,7 +70,7 @@ class IcebergSink:
         self._partition_by = column_names(partition_by)
         self._merge = merge_of(merge_keys, delete_when=delete_when, order_by=order_by)
         self._evolve = evolve
-        self._warehouse = warehouse
+        self._warehouse = warehouse if warehouse is None or "://" in warehouse else str(plain_path(warehouse))
 
     def __repr__(self) -> str:
         return f"IcebergSink({'.'.join(self._parts)!r}, name={self.name!r})"
@@ -121,8 +123,7 @@ class IcebergSink:
             return None
         properties = self._properties(spark)
         told = properties.get(property_of(buffer, sink))
-        published = published_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink)
-        return max((high for high in (published, int(told) if told else None) if high is not None), default=None)
+        return held_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink, remembered=told)
 
     def _refreshed(self, spark: SparkSession) -> bool:
         """Whether the table is there. Iceberg's catalogs keep tables in memory: what other drivers have committed
@@ -142,15 +143,15 @@ class IcebergSink:
     def _snapshots(self, spark: SparkSession) -> dict[int, Snapshot]:
         """All that have not expired yet, by their number."""
         columns = ["snapshot_id", "parent_id", "unix_millis(committed_at)"]
-        columns += ["summary['wap.id']", "summary['published-wap-id']"]
+        columns += ["summary['wap.id']", "summary['published-wap-id']", "summary['tenure.commit']"]
         found = spark.table(f"{self._target}.snapshots").selectExpr(*columns).collect()
         return {row[0]: Snapshot(*row) for row in found}
 
     def _remember(self, spark: SparkSession, commit: Commit) -> None:
         """Repeat the sequence in the table's properties, for the day when our snapshots have expired."""
-        key = property_of(commit.buffer, commit.sink)
-        if int(self._properties(spark).get(key, "-1")) < commit.high:
-            self._set_property(spark, key, str(commit.high))
+        key, last = property_of(commit.buffer, commit.sink), self._last(spark, commit.buffer, commit.sink)
+        if last is not None and self._properties(spark).get(key) != str(last):
+            self._set_property(spark, key, str(last))
 
     def _set_property(self, spark: SparkSession, key: str, value: str) -> None:
         spark.sql(f"ALTER TABLE {self._target} SET TBLPROPERTIES ('{_escaped(key)}' = '{value}')")

@@ -1,9 +1,11 @@
 """How far an Iceberg table is: the newest of our snapshots that its main branch is built on.
 
 A snapshot carries the commit's identity as its ``wap.id``, or as ``published-wap-id`` where it was published behind
-another writer's. Only ancestors of the main branch count: a staged snapshot that nobody published holds nothing.
-Snapshots expire, so a table property repeats the sequence. It is written behind the snapshot, so it is never ahead of
-the truth, and the greater of the two is right.
+another writer's; one that pyiceberg wrote carries it as ``tenure.commit``. Only ancestors of the main branch count: a
+staged snapshot that nobody published holds nothing.
+
+Snapshots expire, so a table property repeats the sequence. A property stays where a table is rolled back, so it counts
+only where the snapshots do not say otherwise: none of ours is left, and older ones have expired.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import NamedTuple
 
 from tenure.buffer.sinks import Commit
 
-__all__ = ["Snapshot", "high_of", "property_of", "published_high", "wap_id_of"]
+__all__ = ["Snapshot", "held_high", "high_of", "property_of", "wap_id_of"]
 
 
 class Snapshot(NamedTuple):
@@ -24,6 +26,7 @@ class Snapshot(NamedTuple):
     committed_ms: int
     staged_as: str | None
     published_as: str | None
+    noted_as: str | None = None
 
 
 def wap_id_of(commit: Commit) -> str:
@@ -45,11 +48,25 @@ def high_of(wap_id: str | None, buffer: str, sink: str) -> int | None:
     return int(high) if high.isascii() and high.isdigit() else None
 
 
-def published_high(snapshots: Mapping[int, Snapshot], head: int | None, *, buffer: str, sink: str) -> int | None:
-    """What the snapshots behind ``head``, where the main branch ends, say; None where none of them is ours."""
-    told = (name for snapshot in _line(snapshots, head) for name in (snapshot.staged_as, snapshot.published_as))
-    highs = (high_of(name, buffer, sink) for name in told)
-    return max((high for high in highs if high is not None), default=None)
+def held_high(
+    snapshots: Mapping[int, Snapshot], head: int | None, *, buffer: str, sink: str, remembered: str | None
+) -> int | None:
+    """Return the last sequence that a table holds whose main branch ends at ``head``; None where it holds none.
+
+    ``remembered`` is the table's property. Our newest snapshot in the branch is right by itself, also where it is below
+    the property: the table was rolled back. Without one of ours, the property is right if older snapshots have expired.
+    """
+    line = list(_line(snapshots, head))
+    names = (name for each in line for name in (each.staged_as, each.published_as, _prefixed(each.noted_as)))
+    highs = [high for name in names if (high := high_of(name, buffer, sink)) is not None]
+    if highs:
+        return max(highs)
+    whole = not line or line[-1].parent is None
+    return None if whole or remembered is None else int(remembered)
+
+
+def _prefixed(noted: str | None) -> str | None:
+    return None if noted is None else f"tenure/{noted}"
 
 
 def _line(snapshots: Mapping[int, Snapshot], head: int | None) -> Iterator[Snapshot]:

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
+from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.nested import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ORDER_BY", "Merge", "check_joining", "merge_of", "quoted"]
+__all__ = ["ORDER_BY", "Merge", "check_joining", "merge_of"]
 
 ORDER_BY = ("_seq", "_index")
 _RANK = "__tenure_rank"
@@ -61,9 +63,9 @@ class Merge:
         return rows.withColumn(_RANK, F.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
 
     def into(self, target: str, frame: DataFrame) -> None:
-        """Merge the frame's rows into ``target``, as SQL spells it."""
+        """Merge the frame's rows into ``target``, as SQL spells it. Nested fields that they lack are null."""
         spark, view = frame.sparkSession, f"tenure_{uuid.uuid4().hex}"
-        self.newest(frame).createOrReplaceTempView(view)
+        self.newest(aligned(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
         try:
             spark.sql(self.statement(target, view, frame.columns))
         finally:
@@ -105,8 +107,3 @@ def check_joining(names: Sequence[str], *, evolve: bool) -> None:
     """Refuse columns that the table does not have, where none may join it. Raises Invalid (``sink_rejected``)."""
     if names and not evolve:
         raise Invalid(f"the table has no {', '.join(names)}, and evolve is off", code="sink_rejected")
-
-
-def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"

@@ -8,9 +8,21 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from tenure.buffer.store import ObjectStore, open_store
 from tenure.errors import Invalid
 
-__all__ = ["Place"]
+__all__ = ["Place", "plain_path"]
 
 _SPARK_SCHEMES = {"s3": "s3a", "s3a": "s3a", "gs": "gs"}
+
+
+def plain_path(where: str | Path) -> Path:
+    """Return the absolute path without ``..``: table logs hold whole paths, and readers compare them as text.
+
+    What stands in front of a ``..`` is resolved, as a link there may lead elsewhere; the rest is left as it is given.
+    """
+    path = Path(where).expanduser().absolute()
+    if ".." not in path.parts:
+        return path
+    behind = len(path.parts) - path.parts[::-1].index("..")
+    return Path(*path.parts[:behind]).resolve().joinpath(*path.parts[behind:])
 
 
 class Place:
@@ -25,18 +37,22 @@ class Place:
         if not parts.scheme or text.startswith("/"):
             if not text or "\0" in text:
                 raise Invalid("a table needs a path or a URL")
-            parts = urlsplit("file://" + quote(str(Path(text).expanduser().absolute())))
+            parts = urlsplit("file://" + quote(str(plain_path(text))))
         if parts.scheme != "file" and parts.scheme not in _SPARK_SCHEMES:
             raise Invalid(f"no table can be at {text!r}: use a path, file://, s3://, s3a:// or gs://")
-        store_scheme = "s3" if parts.scheme == "s3a" else parts.scheme
-        self.url = parts._replace(scheme=store_scheme).geturl()
         self.local: Path | None = None
-        path = quote(unquote(parts.path).rstrip("/"), safe="/=")
         if parts.scheme == "file":
-            self.local = Path(unquote(parts.path))
-            self.spark_url = f"file://{path}"
+            if not parts.path.startswith("/"):
+                raise Invalid(f"a file URL has three slashes and a whole path, file:///a/b, not {text!r}")
+            self.local = plain_path(unquote(parts.path))
+            parts = parts._replace(path=quote(str(self.local), safe="/="))
+            self.spark_url = f"file://{parts.path.rstrip('/')}"
         else:
-            self.spark_url = f"{_SPARK_SCHEMES[parts.scheme]}://{parts.netloc}{path}"
+            key = unquote(parts.path).rstrip("/")
+            if ".." in key.split("/"):
+                raise Invalid(f"an object store has no directory above another: write {key!r} without ..")
+            self.spark_url = f"{_SPARK_SCHEMES[parts.scheme]}://{parts.netloc}{quote(key, safe='/=')}"
+        self.url = parts._replace(scheme="s3" if parts.scheme == "s3a" else parts.scheme).geturl()
         self._options = dict(parse_qsl(parts.query))
         self.store()  # what it refuses is refused here, before anything is asked of it
 

@@ -1,24 +1,22 @@
 """A table of PostgreSQL that takes every range once: rows and marker in one transaction.
 
-Spark's JDBC writer fills a staging table of the attempt, which is not logged; then the driver moves its rows over with
-one statement, and the marker with them. A task that Spark repeats or speculates may have filled in its rows twice. Each
-attempt of a task is one transaction, so the staging table notes by itself, per row, which transaction wrote it, and of
-every partition only the rows of one are taken.
+Spark's JDBC writer fills a staging table of the attempt; then the driver moves its rows over with one statement, and
+the marker with them (`postgres_staging`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid
-from tenure.spark.sinks.postgres_columns import ATTEMPT, PART, Column, columns_of, flattened
+from tenure.spark.causes import passing
+from tenure.spark.sinks.postgres_columns import Column, Taken, columns_of, flattened, taken_by
 from tenure.spark.sinks.postgres_dsn import Address
 from tenure.spark.sinks.postgres_errors import from_a_task, translated
+from tenure.spark.sinks.postgres_staging import Staging, drop_held
 from tenure.spark.sinks.protocol import Needs, is_held
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ __all__ = ["PostgresSink"]
 
 _PACKAGE = "org.postgresql:postgresql:42.7.14"
 _NAME_BYTES_MAX = 63
-_LOCK_WAIT = "2s"
-"""How long the removal of a staging table waits for a task that still writes to it; the next write tries again."""
 _IDLE = "60s"
 """How long the transaction of the commit may wait for its driver."""
 
@@ -96,30 +92,33 @@ class PostgresSink:
         import psycopg
 
         columns = columns_of(frame.schema)
-        staging = self._staging(commit)
+        staging = Staging.of(commit, self._schema, self._table)
         with self._connected() as connection:
             if is_held(commit, self._marked(connection, commit.buffer, commit.sink)):
                 return
-            self._prepare(connection, staging, columns)
+            self._prepare(connection)
+            staging.create(connection, columns)
         try:
             self._fill(frame, columns, staging)
         except Exception as error:
             # A successor that has committed the range removes the table that this driver is filling.
             if self._holds(commit):
                 return
-            if (refused := from_a_task(error, self._address)) is not None:
+            refused = from_a_task(error, self._address) or passing(error, f"{commit} is not in the table")
+            if refused is not None:
                 raise refused from None
             raise
         with self._connected() as connection:
             self._commit(connection, commit, columns, staging)
             with contextlib.suppress(psycopg.Error):  # the rows are there; what is left now the next write removes
-                self._clean(connection, commit)
+                last = self._marked(connection, commit.buffer, commit.sink)
+                drop_held(connection, staging, last=last)
 
     # Spark
 
-    def _fill(self, frame: DataFrame, columns: list[Column], staging: str) -> None:
+    def _fill(self, frame: DataFrame, columns: list[Column], staging: Staging) -> None:
         options = self._address.jdbc() | {
-            "dbtable": f'"{self._schema}"."{staging}"',
+            "dbtable": f'"{self._schema}"."{staging.name}"',
             "numPartitions": str(self._connections_max),
             "batchsize": str(self._rows_per_insert),
             "isolationLevel": "READ_COMMITTED",  # one transaction for each attempt of a task
@@ -151,40 +150,32 @@ class PostgresSink:
         with self._connected() as connection:
             return is_held(commit, self._marked(connection, commit.buffer, commit.sink))
 
-    def _prepare(self, connection: psycopg.Connection[Any], staging: str, columns: list[Column]) -> None:
-        """The table of markers, and the attempt's own."""
-        from psycopg import sql
-
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
+        """Create the table of markers where it is not there."""
         with connection.transaction():
             # Two that make a table at once would collide in the catalogue.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('tenure_commits'))")
             connection.execute(self._sql(_COMMITS))
-        fields = [sql.SQL("{} {}").format(sql.Identifier(c.name), sql.SQL(c.staged)) for c in columns]
-        own = sql.SQL("{} integer, {} bigint DEFAULT txid_current()").format(
-            sql.Identifier(PART), sql.Identifier(ATTEMPT)
-        )
-        connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(
-                sql.Identifier(self._schema, staging), sql.SQL(", ").join([*fields, own])
-            )
-        )
 
-    def _commit(self, connection: psycopg.Connection[Any], commit: Commit, columns: list[Column], staging: str) -> None:
-        """Rows and marker, in one transaction."""
+    def _commit(
+        self, connection: psycopg.Connection[Any], commit: Commit, columns: list[Column], staging: Staging
+    ) -> None:
+        """Move rows and marker in one transaction. Raises Overloaded (``staging_lost``) where the rows are gone."""
         import psycopg
         from psycopg import sql
 
         connection.autocommit = False
         # A driver that is stopped in here must not hold the marker for ever.
         connection.execute(sql.SQL("SET LOCAL idle_in_transaction_session_timeout = {}").format(sql.Literal(_IDLE)))
+        connection.execute(_WAIT_FOR_DISK)
         identity = [commit.buffer, commit.sink, self._target]
         connection.execute(self._sql(_CLAIM), identity)
         row = connection.execute(self._sql(_SELECT + " FOR UPDATE"), identity).fetchone()
         if is_held(commit, row[0] if row is not None else None):
             connection.rollback()
         else:
-            types = self._widen(connection, columns)
-            connection.execute(self._move(staging, columns, types))
+            staging.demand_whole(connection)
+            connection.execute(staging.move(self._table, self._widen(connection, columns)))
             connection.execute(self._sql(_UPDATE), [commit.low, commit.high, commit.schema_version, *identity])
             try:
                 connection.commit()
@@ -193,18 +184,22 @@ class PostgresSink:
                 raise Indeterminate(f"the answer to the commit of {commit} was lost: {text}") from None
         connection.autocommit = True
 
-    def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> dict[str, str]:
-        """Make the table where it is not there, and the columns that it has not; the types that it has."""
+    def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> list[Taken]:
+        """Create the table where it is not there, and the columns that it has not; return which column takes which."""
         from psycopg import sql
 
-        fields = [sql.SQL("{} {}").format(sql.Identifier(c.name), sql.SQL(c.final)) for c in columns]
         target = sql.Identifier(self._schema, self._table)
-        connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(target, sql.SQL(", ").join(fields)))
-        types = self._types(connection)
-        for column, field in zip(columns, fields, strict=True):
-            if column.name not in types:
-                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(target, field))
-        return types
+
+        def field(name: str, kind: str) -> sql.Composed:
+            return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+
+        fields = sql.SQL(", ").join(field(column.name, column.final) for column in columns)
+        connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(target, fields))
+        taken = taken_by(self._types(connection), columns)
+        for one in taken:
+            if one.joins:
+                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(target, field(one.target, one.kind)))
+        return taken
 
     def _types(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
         found = connection.execute(
@@ -214,57 +209,16 @@ class PostgresSink:
         )
         return dict(found.fetchall())
 
-    def _move(self, staging: str, columns: list[Column], types: dict[str, str]) -> sql.Composed:
-        """From staging to the table: of each partition the rows of one transaction, cast to what the table has."""
-        from psycopg import sql
-
-        names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
-        values = sql.SQL(", ").join(
-            sql.SQL("s.{}::{}").format(sql.Identifier(c.name), sql.SQL(types.get(c.name, c.final))) for c in columns
-        )
-        return sql.SQL(
-            "INSERT INTO {target} ({names}) SELECT {values} FROM {staging} s JOIN "
-            "(SELECT {part}, min({attempt}) AS {attempt} FROM {staging} GROUP BY {part}) one USING ({part}, {attempt})"
-        ).format(
-            target=sql.Identifier(self._schema, self._table),
-            names=names,
-            values=values,
-            staging=sql.Identifier(self._schema, staging),
-            part=sql.Identifier(PART),
-            attempt=sql.Identifier(ATTEMPT),
-        )
-
-    def _clean(self, connection: psycopg.Connection[Any], commit: Commit) -> None:
-        """Drop the staging tables of attempts whose range is held: none of them can be committed any more."""
-        import psycopg
-        from psycopg import sql
-
-        last = self._marked(connection, commit.buffer, commit.sink)
-        prefix = self._slot(commit)
-        found = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)",
-            [self._schema, prefix],
-        )
-        for (name,) in found.fetchall():
-            if last is None or int(name.removeprefix(prefix).partition("_")[0], 16) > last:
-                continue
-            with contextlib.suppress(psycopg.Error), connection.transaction():
-                connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_WAIT)))
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self._schema, name)))
-
-    def _slot(self, commit: Commit) -> str:
-        identity = f"{commit.buffer}/{commit.sink}/{self._target}"
-        return f"tenure_staging_{hashlib.sha256(identity.encode()).hexdigest()[:12]}_"
-
-    def _staging(self, commit: Commit) -> str:
-        return f"{self._slot(commit)}{commit.high:x}_{secrets.token_hex(6)}"
-
     def _sql(self, text: LiteralString) -> sql.Composed:
         from psycopg import sql
 
         return sql.SQL(text).format(commits=sql.Identifier(self._schema, "tenure_commits"))
 
 
+# What is acknowledged must be on disk, also where the database answers before it is.
+_WAIT_FOR_DISK: LiteralString = (
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
 _SELECT: LiteralString = "SELECT high FROM {commits} WHERE buffer = %s AND sink = %s AND target = %s"
 _CLAIM: LiteralString = "INSERT INTO {commits} (buffer, sink, target) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _UPDATE: LiteralString = (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.errors import Invalid
+from tenure.spark.sinks.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["ATTEMPT", "PART", "Column", "columns_of", "flattened"]
+__all__ = ["ATTEMPT", "PART", "Column", "Taken", "columns_of", "flattened", "taken_by"]
 
 PART, ATTEMPT = "_tenure_part", "_tenure_attempt"
 """Columns of a staging table beside the rows': the partition, and the transaction that wrote it."""
@@ -41,6 +43,15 @@ class Column(NamedTuple):
     final: str
 
 
+class Taken(NamedTuple):
+    """A column of the rows, and the column of the table that takes it; ``joins`` where the table has none yet."""
+
+    name: str
+    target: str
+    kind: str
+    joins: bool
+
+
 def columns_of(schema: StructType) -> list[Column]:
     """The columns for a frame's schema: structs, arrays and maps become JSON.
 
@@ -65,12 +76,29 @@ def columns_of(schema: StructType) -> list[Column]:
     return columns
 
 
+def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]:
+    """Return which column of a table of ``types`` takes each column of the rows, and which ones join the table.
+
+    Spark takes ``Id`` and ``id`` for one column, PostgreSQL for two: without a column of the very same name, the one
+    that differs in case alone takes the values. Raises Invalid (``sink_rejected``) where several do.
+    """
+    taken = list[Taken]()
+    for column in columns:
+        alike = [column.name] if column.name in types else [n for n in types if n.lower() == column.name.lower()]
+        if len(alike) > 1:
+            raise Invalid(
+                f"the table has {' and '.join(sorted(alike))}, and the rows have {column.name}: rename it to one of "
+                "them in the last step",
+                code="sink_rejected",
+            )
+        target = alike[0] if alike else column.name
+        taken.append(Taken(column.name, target, types.get(target, column.final), joins=not alike))
+    return taken
+
+
 def flattened(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """The frame with what is nested as JSON, and the number of the partition that each row is in."""
     from pyspark.sql import functions as f
-
-    def quoted(name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
 
     nested = {column.name for column in columns if column.final == "jsonb"}
     chosen = [

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tenure.buffer.sinks import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
+from tenure.spark.causes import is_of_the_rows, passing, reason_of
 
-__all__ = ["condition_of", "expected", "settled"]
+__all__ = ["condition_of", "disk_full", "expected", "settled"]
 
-# Of the rows or the statement: the same again would be refused the same way.
-_OF_THE_ROWS = frozenset(
-    {
-        *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
-        *("DateTimeException", "NumberFormatException", "ArrayIndexOutOfBoundsException", "SparkRuntimeException"),
-    }
-)
-# Of a task, told as the cause of a job that was aborted: a value that cannot be cast, a function that fails.
-_OF_A_VALUE = re.compile(
-    r"\b(?:Spark)?(?:Arithmetic|DateTime|NumberFormat|ArrayIndexOutOfBounds|SparkRuntime|Python)Exception: "
-)
 # Another writer came first. Delta's conditions, and the names of Iceberg's exceptions; both stand in the text.
 _BUSY = (
     *("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"),
     *("CommitFailedException", "not append, dynamic overwrite, or fast-forward"),
 )
-_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
-_REASON_CHARS_MAX = 500
 
 
 def condition_of(error: Exception) -> str:
@@ -37,23 +24,24 @@ def condition_of(error: Exception) -> str:
     return str(ask() or "") if ask is not None else ""
 
 
-def _reason(text: str) -> str:
-    """What an error says in front of Java's stack, and the innermost cause where only the stack names it."""
-    said, causes = text.partition("\n\tat ")[0].strip(), _CAUSE.findall(text)
-    if not causes or causes[-1] in said:
-        return said[:_REASON_CHARS_MAX]
-    return f"{said[: _REASON_CHARS_MAX // 2]}; caused by {causes[-1][: _REASON_CHARS_MAX // 2]}"
+def disk_full(commit: Commit, cause: str) -> Overloaded:
+    """Return the error for a table whose disk is full."""
+    return Overloaded(
+        f"{commit} is not in the table, as its disk is full: {cause}. Free some space: it is written again then",
+        code="disk_full",
+    )
 
 
 def _refusal(error: Exception, commit: Commit) -> TenureError:
     """The error to raise where a write failed and the marker says that the table does not hold the commit."""
     text = str(error)
-    reason = _reason(text)
     if any(sign in condition_of(error) or sign in text for sign in _BUSY):
         return Overloaded(f"another writer changed the table while {commit} was written", code="table_busy")
-    if _OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__} or _OF_A_VALUE.search(text):
-        return Invalid(f"the table cannot take the rows of {commit}: {reason}", code="sink_rejected")
-    return Indeterminate(f"{commit} was not seen in the table, where its write failed: {reason}")
+    if (named := passing(error, f"{commit} is not in the table")) is not None:
+        return named
+    if is_of_the_rows(error):
+        return Invalid(f"the table cannot take the rows of {commit}: {reason_of(error)}", code="sink_rejected")
+    return Indeterminate(f"{commit} was not seen in the table, where its write failed: {reason_of(error)}")
 
 
 @contextmanager

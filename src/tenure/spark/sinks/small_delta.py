@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.buffer.loop import background
-from tenure.buffer.sinks import Commit, Outcome
+from tenure.buffer.sinks import Commit, Outcome, says_disk_full
 from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.refusals import disk_full
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +91,8 @@ class SmallDelta:
         written = background().run(table.write(commit, [rows]))
         if written.outcome is Outcome.COMMITTED or is_held(commit, self._last(commit.buffer, commit.sink)):
             return
+        if says_disk_full(written.why):
+            raise disk_full(commit, written.why)
         match written.outcome:
             case Outcome.NOT_COMMITTED:
                 raise Overloaded(written.why, code="table_busy")

@@ -1,8 +1,8 @@
 """An Iceberg table without Iceberg's connector: rows go through the driver and pyiceberg. For small ranges.
 
-Rows and marker, a table property, are one commit of the table, and it is only taken on top of the snapshot that the
-marker was read from: two drivers that write the same range cannot both be. The property is the one that `IcebergSink`
-reads, so a table may move from one to the other. A MERGE by key is not offered here.
+Rows and marker, in the snapshot and in a table property, are one commit of the table, and it is only taken on top of
+the snapshot that the marker was read from: two drivers that write the same range cannot both be. `IcebergSink` reads
+the same marker, so a table may move from one to the other. A MERGE by key is not offered here.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.sinks import Commit, says_disk_full
 from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.collected import BYTES_MAX, ROWS_MAX, collected
-from tenure.spark.sinks.iceberg_marker import property_of
+from tenure.spark.sinks.iceberg_marker import Snapshot, held_high, property_of
+from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.refusals import disk_full
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SmallIceberg"]
@@ -61,7 +64,7 @@ class SmallIceberg:
         self._evolve = evolve
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._catalog = dict(catalog or {})
-        self._warehouse = None if warehouse is None else Path(warehouse).expanduser().absolute()
+        self._warehouse = None if warehouse is None else plain_path(warehouse)
 
     def __repr__(self) -> str:
         return f"SmallIceberg({self._table!r}, name={self.name!r})"
@@ -71,7 +74,9 @@ class SmallIceberg:
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the table's property says. Raises Indeterminate where the catalog cannot be asked now."""
+        """What the main branch's snapshots say, or the table's property. Raises Indeterminate where the catalog cannot
+        be asked now.
+        """
         return self._last(buffer, self.name)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -101,6 +106,8 @@ class SmallIceberg:
         except (ValueError, TypeError) as error:
             raise Invalid(f"the table cannot take the rows of {commit}: {error}", code="sink_rejected") from error
         except Exception as error:  # whatever a catalog's driver raises where it cannot be reached
+            if says_disk_full(str(error)):
+                raise disk_full(commit, str(error)) from error
             raise Indeterminate(f"{commit} may not be in the table: {error}") from error
 
     def _append(self, table: Table, rows: pa.Table, commit: Commit) -> None:
@@ -152,4 +159,11 @@ class SmallIceberg:
 
 def _marker(table: Table, buffer: str, sink: str) -> int | None:
     told = table.properties.get(property_of(buffer, sink))
-    return None if told is None else int(told)
+    snapshots = {each.snapshot_id: _snapshot(each) for each in table.metadata.snapshots}
+    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=told)
+
+
+def _snapshot(found: IcebergSnapshot) -> Snapshot:
+    summary = {} if found.summary is None else found.summary.additional_properties
+    names = [summary.get(key) for key in ("wap.id", "published-wap-id", "tenure.commit")]
+    return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.timestamp_ms, *names)
