@@ -46,8 +46,9 @@ def database() -> Iterator[str]:
 
 
 def into(sink: str) -> str:
-    """The pipeline with another sink."""
-    return PIPELINE[: PIPELINE.index("[sink]")] + f"[sink]\n{sink}"
+    """The pipeline with another sink, and a buffer that keeps what was read."""
+    source = PIPELINE[: PIPELINE.index("[sink]")].replace("entries_max", 'retain_for = "1h"\nentries_max')
+    return f"{source}[sink]\n{sink}"
 
 
 def is_once_in(spark: SparkSession, file: Path, read: Read, *, table: str, other: str) -> None:

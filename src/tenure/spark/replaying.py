@@ -200,7 +200,8 @@ def _ms(at: datetime) -> int:
 
 def _gone(seq: int) -> Invalid:
     return Invalid(
-        f"the buffer does not keep batch {seq}: it was acknowledged and deleted, or it is yet to come",
+        f"the buffer does not keep batch {seq}: it was acknowledged and deleted, or it is yet to come. Replay later "
+        "ones; to have batches kept for replays, raise the buffer's retention (tenure buffer set --retain-for)",
         code="range_gone",
         seq=seq,
     )
