@@ -123,13 +123,17 @@ def the_marker_outlives_its_snapshots(spark: SparkSession) -> None:
 def a_table_that_was_rolled_back_does_not_hold_what_it_held(spark: SparkSession) -> None:
     table = IcebergSink("ice.db.rolled")
     table.write(rows(spark, 0, 0), commit(0, 0))
-    head = spark.table("ice.db.rolled.snapshots").collect()[0]["snapshot_id"]
+    made, head = [
+        row["snapshot_id"] for row in spark.table("ice.db.rolled.snapshots").orderBy("committed_at").collect()
+    ]
     table.write(rows(spark, 1, 3), commit(1, 3))
     spark.sql(f"CALL ice.system.rollback_to_snapshot('db.rolled', {head})")
     assert table.last_committed(spark, "B") == 0
     table.write(rows(spark, 1, 1), commit(1, 1))
     assert table._properties(spark)[property_of("B", "iceberg")] == "1"
     assert ids(spark.table("ice.db.rolled")) == list(range(20))
+    spark.sql(f"CALL ice.system.rollback_to_snapshot('db.rolled', {made})")  # as it was made, without rows
+    assert table.last_committed(spark, "B") is None
 
 
 def the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(spark: SparkSession) -> None:
