@@ -17,7 +17,7 @@ from tenure.core.ranges import each
 from tenure.export.rows import Exported, decode_row, encode_row
 from tenure.testing import ManualClock, memory_broker
 
-__all__ = ["QUEUES", "Counts", "Step", "entries_of", "random_history", "steps_in"]
+__all__ = ["QUEUES", "Counts", "Step", "entries_of", "kind_of", "random_history", "steps_in"]
 
 QUEUES = {
     "moved": {"type": "queue", "lease_ms": 1_000, "max_deliveries": 2, "dead_letter": "dead"},

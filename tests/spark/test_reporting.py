@@ -30,7 +30,7 @@ from tenure.testing import ManualClock
 from tests.buffer.support import QUICK
 from tests.spark.conftest import Filled
 from tests.spark.crash_driver import Died, acting_before, die
-from tests.spark.report_history import QUEUES, Counts, entries_of, random_history
+from tests.spark.report_history import QUEUES, Counts, entries_of, kind_of, random_history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,10 +196,10 @@ def test_throughput_over_time_adds_up(made: Made) -> None:
     points = [row for row in made.table("throughput") if row["queue"] is None]
     step_ms = made.figures.step_ms
     assert len(points) <= 120
-    for event in ("produced", "claimed", "acked"):
+    for event in ("produced", "moved_in", "claimed", "acked"):
         expected: Counter[int] = Counter()
         for row in made.rows:
-            if row.event == event:
+            if kind_of(row) == event:
                 expected[row.ts - row.ts % step_ms] += sum(row.runs[1::2])
         assert {row["start_ms"]: row[event] for row in points if row[event]} == expected
 
