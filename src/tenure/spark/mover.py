@@ -90,10 +90,12 @@ class Mover:
         of it, and what the sink raises; Indeterminate only if the table, asked once more, does not hold it. An error of
         Spark's is raised as what its innermost cause means, Conflict (``spark_failed``) where that is not known.
         """
-        commit = planned.commit(self._sink)
+        commit, writing = planned.commit(self._sink), False
         try:
             frame = self._reader.read(planned)
-            self._sink.write(frame if self._transform is None else self._transform(frame), commit)
+            rows = frame if self._transform is None else self._transform(frame)
+            writing = True
+            self._sink.write(rows, commit)
         except Corrupt:
             raise
         except Exception as error:
@@ -102,7 +104,7 @@ class Mover:
             blamed = self._reader.blamed(error, planned)
             if blamed is not None:
                 raise blamed from error
-            if not is_of_spark(error):
+            if not writing or not is_of_spark(error):  # what the caller's own transform raises stays what it is
                 raise
             raise failure(error, f"batches {planned.low} to {planned.high} were not written") from error
 
