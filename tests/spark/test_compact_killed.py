@@ -54,3 +54,22 @@ def test_a_killed_run_is_made_good_by_the_next_with_each_entry_once(tmp_path: Pa
     rows = rows.sort_by([("seq", "ascending"), ("index", "ascending")])
     assert [hashlib.sha256(entry.as_buffer()).hexdigest() for entry in rows.column("entry")] == hashes
     assert len(list(home.rglob("*.parquet"))) == len(table.sizes()), "nothing is left of the runs that died"
+
+
+def test_the_small_files_of_a_table_become_few_by_a_command(tmp_path: Path) -> None:
+    buffer, home = tmp_path / "buffer", tmp_path / "table"
+    hashes = asyncio.run(fill(buffer.as_uri()))
+    with running("compact", buffer, home, "--json", "--file-mib", "1") as child:
+        assert child.ended()[0] == 0
+    small = len(files(home))
+    with running("spark", "compact", home, "--json") as child:
+        code, out, err = child.ended()
+    assert code == 0, err
+    made = json.loads(out)
+    assert made["files_before"] == small
+    assert made["files_after"] == len(files(home)) < small
+    rows = pa.concat_tables(pq.read_table(path, columns=["entry"]) for path in files(home))
+    found = sorted(hashlib.sha256(entry.as_buffer()).hexdigest() for entry in rows.column("entry"))
+    assert found == sorted(hashes)
+    with running("spark", "compact", home) as child:
+        assert child.ended()[0] == 4, "there is nothing to do any more"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from tenure.buffer import Producer
 from tenure.cli import compact as compact_command
 from tenure.cli import report as report_command
+from tenure.cli import spark as spark_command
 from tenure.cli.main import EMPTY, PROBLEM, USAGE
 from tenure.cli.spark_guard import sentence_of
 from tenure.cli.spark_options import moment_ms
@@ -25,6 +26,7 @@ from tests.buffer.support import QUICK
 APP = typer.Typer()
 APP.command()(report_command.report)
 APP.command()(compact_command.compact)
+APP.add_typer(spark_command.spark, name="spark")
 
 
 def run(*arguments: object) -> Result:
@@ -53,6 +55,7 @@ def no_spark(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(report_command, "session", session)
     monkeypatch.setattr(compact_command, "session", session)
+    monkeypatch.setattr(spark_command, "session", session)
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +131,10 @@ def test_moments_are_utc_or_how_long_ago() -> None:
     assert moment_ms("2023-11-14") == 1_699_920_000_000
     assert moment_ms("2023-11-14T01:00+01:00") == 1_699_920_000_000
     assert 0 < moment_ms("1h") - moment_ms("2h") - 3_599_000 < 2_000
+
+
+def test_a_table_that_is_not_there_is_not_compacted(tmp_path: Path) -> None:
+    done = run("spark", "compact", tmp_path / "nothing")
+    assert done.exit_code == PROBLEM
+    assert "there is no file table at" in done.output
+    assert not (tmp_path / "nothing").exists()

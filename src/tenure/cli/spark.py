@@ -1,4 +1,4 @@
-"""`tenure spark`: what a cluster needs to run Tenure's jobs."""
+"""`tenure spark`: what a cluster needs to run Tenure's jobs, and upkeep of the tables that they fill."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.main import OK
+from tenure.cli.buffer import store_url
+from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import console_for, document
 from tenure.cli.spark_guard import guarded
-from tenure.cli.words import size
+from tenure.cli.spark_options import Conf, Master, Remote, Where, session, told
+from tenure.cli.words import count, size
 
 __all__ = ["spark"]
 
-spark = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="For a Spark cluster: bundle.")
+spark = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="For clusters and file tables: bundle, compact.")
 
 
 @spark.command("bundle")
@@ -29,6 +31,49 @@ def _bundle(
 ) -> None:
     """Make one archive for `spark-submit --py-files`, for executors that have Python and Spark and nothing else."""
     raise typer.Exit(guarded(lambda: _made(out, also or [], as_json=as_json), as_json=as_json))
+
+
+@spark.command("compact")
+def _compact(
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="The file table: a URL or a directory.", show_default=False)
+    ],
+    file_mib: Annotated[int, typer.Option("--file-mib", min=1, max=4_096, help="How large files should be.")] = 128,
+    files_min: Annotated[int, typer.Option("--files-min", min=2, help="Small files that are worth a rewrite.")] = 8,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make few large files of a file table's many small ones, in place, beside readers and writers; each row once."""
+    where = Where(master, remote, conf)
+
+    def work() -> int:
+        before, after = _compacted(store_url(table), file_bytes=file_mib << 20, files_min=files_min, where=where)
+        if as_json:
+            document({"files_before": before, "files_after": after})
+        else:
+            changed = f"{count(before, 'file')} of the table are {count(after, 'file')} now"
+            console_for().print(changed if before else "the table has too few small files to rewrite", soft_wrap=True)
+        return OK if before else EMPTY
+
+    raise typer.Exit(guarded(work, as_json=as_json))
+
+
+def _compacted(table_url: str, *, file_bytes: int, files_min: int, where: Where) -> tuple[int, int]:
+    """The run: how many files were replaced, by how many. Raises NotFound, before Spark starts, without a table."""
+    from tenure.errors import NotFound
+    from tenure.spark.session import spark_version
+    from tenure.spark.sinks.file_table import FileTable, files
+    from tenure.spark.table_compaction import compact_table
+
+    if not files(table_url):
+        raise NotFound(f"there is no file table at {table_url}, or nothing is in it: name what a job fills")
+    needs = FileTable(table_url).needs(spark_version())
+    with told() as tell, session("tenure spark compact", where, needs=[needs]) as spark:
+        tell("rewriting small files")
+        made = compact_table(spark, table_url, file_bytes=file_bytes, files_min=files_min)
+        return made.files_before, made.files_after
 
 
 def _made(out: Path, also: list[str], *, as_json: bool) -> int:
