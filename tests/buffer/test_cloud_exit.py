@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import os
 import subprocess
 import sys
@@ -39,27 +40,48 @@ def test_a_program_that_ends_right_after_a_request_keeps_its_exit_code():
         assert (ended.returncode, ended.stdout) == (7, "done\n"), ended.stderr
 
 
-def test_the_exit_waits_for_a_thread_that_python_did_not_start():
-    running, release, ended = _thread.allocate_lock(), _thread.allocate_lock(), threading.Event()
-    running.acquire(), release.acquire()
+class SlowLoop(asyncio.SelectorEventLoop):
+    """A loop that a result is handed to for as long as the test wants."""
 
-    def foreign() -> None:  # as the client's: it is not in threading.enumerate()
-        running.release()
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.release = _thread.allocate_lock(), _thread.allocate_lock()
+        self.entered.acquire(), self.release.acquire()
+
+    def _write_to_self(self) -> None:
+        self.entered.release()
+        self.release.acquire()
+
+
+def test_the_exit_waits_for_a_thread_that_hands_a_result_over():
+    loop = SlowLoop()
+    _thread.start_new_thread(loop.call_soon_threadsafe, (print,))  # as the client's: not in threading.enumerate()
+    loop.entered.acquire()
+    assert not wait_for_foreign_threads(0.0), "the thread is there, and the limit is over"
+    found: list[bool] = []
+    waiting = threading.Thread(target=lambda: found.append(wait_for_foreign_threads(WITHIN_S)))
+    waiting.start()
+    assert not found
+    loop.release.release()
+    waiting.join(2 * WITHIN_S)
+    assert found == [True]
+    loop.close()
+
+
+def test_the_exit_does_not_wait_for_other_threads():
+    entered, release = _thread.allocate_lock(), _thread.allocate_lock()
+    entered.acquire(), release.acquire()
+
+    def other() -> None:
+        entered.release()
         release.acquire()
 
-    def wait() -> None:
-        assert wait_for_foreign_threads(WITHIN_S)
-        ended.set()
-
-    _thread.start_new_thread(foreign, ())
-    running.acquire()
-    assert not wait_for_foreign_threads(0.0), "the thread is there, and the limit is over"
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    assert not ended.is_set()
-    release.release()
-    waiting.join(WITHIN_S)
-    assert ended.is_set()
+    _thread.start_new_thread(other, ())
+    entered.acquire()
+    try:
+        assert wait_for_foreign_threads(0.0)
+    finally:
+        release.release()
 
 
 @pytest.mark.full

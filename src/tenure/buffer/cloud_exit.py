@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from functools import cache
+from types import FrameType
 from typing import Final
 
 __all__ = ["finish_at_exit", "wait_for_foreign_threads"]
@@ -27,17 +28,25 @@ def finish_at_exit() -> None:
 
 
 def wait_for_foreign_threads(seconds_max: float) -> bool:
-    """Wait until no thread that Python did not start runs Python code; return whether that came within the limit.
+    """Wait until no thread that Python did not start hands a result over; return whether that came within the limit.
 
     A thread shows up for as long as it has a Python frame, also while it waits for the interpreter's lock.
     """
     until = time.monotonic() + seconds_max
-    while _foreign_threads():
+    while _is_handing_over():
         if time.monotonic() >= until:
             return False
         time.sleep(_POLL_S)  # lets go of the interpreter's lock, which is what the thread waits for
     return True
 
 
-def _foreign_threads() -> set[int]:
-    return set(sys._current_frames()) - {thread.ident for thread in threading.enumerate()}
+def _is_handing_over() -> bool:
+    known = {thread.ident for thread in threading.enumerate()}
+    return any(_is_of_asyncio(frame) for number, frame in sys._current_frames().items() if number not in known)
+
+
+def _is_of_asyncio(frame: FrameType) -> bool:
+    """Whether the thread came into Python by a call of the event loop's; others that are not known do other things."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).startswith("asyncio.")
