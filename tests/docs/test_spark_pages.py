@@ -41,11 +41,21 @@ def _reader(installation: Path, directory: Path) -> Reader:
 
 Results = dict[str, list[tuple[str, str]]]
 
+FIRST_PAGES = ["README.md", "docs/how-to/ingest-with-spark.md", "docs/how-to/run-a-pipeline.md"]
+"""What newcomers read; the other pages belong to the full suite."""
+
 
 @pytest.fixture(scope="module")
 def results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What went wrong, by page and step."""
-    return _driven(sorted(SPARK_PAGES), installation, tmp_path_factory.mktemp("spark"), long=False)
+    return _driven(FIRST_PAGES, installation, tmp_path_factory.mktemp("spark"), long=False)
+
+
+@pytest.fixture(scope="module")
+def more_results(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The same of all other pages."""
+    others = sorted(SPARK_PAGES.difference(FIRST_PAGES))
+    return _driven(others, installation, tmp_path_factory.mktemp("spark"), long=False)
 
 
 def _driven(names: list[str], installation: Path, base: Path, *, long: bool) -> Results:
@@ -94,10 +104,18 @@ def _prepare(name: str, reader: Reader) -> None:
 
 
 @pytest.mark.timeout(1600)
-@pytest.mark.parametrize("name", sorted(SPARK_PAGES))
+@pytest.mark.parametrize("name", FIRST_PAGES)
 def test_the_spark_of_a_page_runs(name: str, results: Results):
     assert len(results[name]) > 1
     assert [(step, wrong) for step, wrong in results[name] if wrong] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("name", sorted(SPARK_PAGES.difference(FIRST_PAGES)))
+def test_the_spark_of_every_other_page_runs_too(name: str, more_results: Results):
+    assert len(more_results[name]) > 1
+    assert [(step, wrong) for step, wrong in more_results[name] if wrong] == []
 
 
 @pytest.mark.full

@@ -172,6 +172,7 @@ def test_columns_join_a_table_unless_that_is_switched_off(spark: SparkSession, t
     assert refused.value.code == "sink_rejected"
 
 
+@pytest.mark.full
 def test_a_merge_takes_rows_with_fewer_and_with_more_nested_fields(spark: SparkSession, tmp_path: Path):
     sink, place = DeltaSink(tmp_path / "nested", merge_keys=["user"]), "L AS _seq, 0 AS _index, 'ann' AS user"
 

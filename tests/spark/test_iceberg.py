@@ -45,6 +45,7 @@ def more_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return outcomes_of(LONG, tmp_path_factory.mktemp("iceberg"))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [check.__name__ for check in QUICK])
 def test_with_the_connector(outcomes: dict[str, str], name: str):
