@@ -41,7 +41,7 @@ def _reader(installation: Path, directory: Path) -> Reader:
 
 Results = dict[str, list[tuple[str, str]]]
 
-FIRST_PAGES = ["README.md", "docs/how-to/ingest-with-spark.md", "docs/how-to/run-a-pipeline.md"]
+FIRST_PAGES = ["README.md"]
 """What newcomers read; the other pages belong to the full suite."""
 
 

@@ -14,6 +14,7 @@ BATCHES = ([b"a", b"b"], [b"c"], [b"d", b"e"])
 ROWS = [[0, 0, "till", "a"], [0, 1, "till", "b"], [1, 0, "till", "c"], [2, 0, "till", "d"], [2, 1, "till", "e"]]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_the_batch_job_runs_through_connect_from_disk_and_from_s3(
     filled: Filled,

@@ -268,6 +268,7 @@ def comparable(figures: Figures) -> dict[str, Any]:
     return {name: sorted(value, key=json.dumps) if isinstance(value, list) else value for name, value in found.items()}
 
 
+@pytest.mark.full
 def test_a_report_on_few_events_is_the_same_with_a_fraction_of_the_tasks(spark: SparkSession, made: Made) -> None:
     assert made.figures.source
     shuffles = spark.conf.get("spark.sql.shuffle.partitions")

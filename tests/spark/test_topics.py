@@ -175,6 +175,7 @@ def test_a_stream_that_fell_behind_says_so(
 # Writing
 
 
+@pytest.mark.full
 def test_a_write_is_repeated_in_another_order_and_adds_nothing(
     session: SparkSession, server: Running, client: Client, topic: Topic, staging: str
 ):
