@@ -31,6 +31,7 @@ name = "tour"
 [source]
 buffer = "events"
 group = "table"
+retain_for = "7d"  # the report reads the buffer too, and backfills could
 
 [decode]
 format = "json"
