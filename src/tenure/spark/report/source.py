@@ -113,7 +113,11 @@ def find_events(where: str, *, since_ms: int | None = None) -> BufferEvents | Ta
             raise
         return TableEvents(url)
     if not descriptors:
-        raise NotFound(f"{where} holds no events of that time: is the export running?", code="nothing_to_report")
+        raise NotFound(
+            f"{where} holds no events of that time: is the export running, and does the buffer retain what its groups "
+            "have read (tenure buffer set --retain-for)?",
+            code="nothing_to_report",
+        )
     return BufferEvents(url, _by_log(descriptors))
 
 
