@@ -103,3 +103,20 @@ async def test_large_bodies_come_whole_through_their_turns() -> None:
 
         assert set(await asyncio.gather(*(post() for _ in range(12)))) == {body}
         assert len(bench.seen) == 12
+
+
+@on_both_loops
+async def test_a_large_body_is_answered_also_where_its_sender_says_at_once_that_it_sends_no_more() -> None:
+    async with serving(turn_ms=1) as (server, _):
+        body = bytes(1 << 20)
+
+        async def post() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=8 << 20)
+            writer.write(b"POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            writer.write_eof()
+            try:
+                return (await reader.read())[:15]
+            finally:
+                writer.close()
+
+        assert set(await asyncio.gather(*(post() for _ in range(12)))) == {b"HTTP/1.1 200 OK"}

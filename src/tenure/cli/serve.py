@@ -109,7 +109,6 @@ def _failed(opening: asyncio.Task[None]) -> bool:
 
 def _settle_memory() -> None:
     """What is there now stays: take it out of every later collection, which would take 20 ms for it each time."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], _COLLECTIONS_MIN)
 

@@ -184,7 +184,7 @@ def chosen(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: i
     Sizes are compared by the power of eight, so that a file is rewritten a few times until it is large, and not with
     every file that joins.
     """
-    open_ones, found = dict[tuple[str, int], list[Line]](), list[Chosen]()
+    open_ones, sizes, found = dict[tuple[str, int], list[Line]](), dict[tuple[str, int], int](), list[Chosen]()
 
     def close(folder: str, taken: list[Line]) -> None:
         if len(taken) >= files_min or (len(taken) > 1 and sum(line.size for line in taken) >= file_bytes // 2):
@@ -195,10 +195,12 @@ def chosen(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: i
             continue
         key = (place.key_of(line.path).rpartition("/")[0], line.size.bit_length() // 3)
         taken = open_ones.setdefault(key, [])
-        if len(taken) >= _FILES_MAX or sum(each.size for each in taken) + line.size > file_bytes:
+        if len(taken) >= _FILES_MAX or sizes.get(key, 0) + line.size > file_bytes:
             close(key[0], taken)
             taken.clear()
+            sizes[key] = 0
         taken.append(line)
+        sizes[key] = sizes.get(key, 0) + line.size
     for (folder, _), taken in open_ones.items():
         close(folder, taken)
     return found
