@@ -46,7 +46,7 @@ class GatedDisk(SimDisk):
 
 
 async def test_the_loop_goes_on_while_rolls_and_drops_wait_for_the_disk() -> None:
-    """Fault 15: a sync takes as long as the disk takes, so it never runs on the loop, whoever asks for it."""
+    """Fault 15: a sync takes as long as the disk takes, so one that rolls or drops never runs on the loop."""
     disk = GatedDisk()
     async with await Broker.open(disk, settings=SMALL) as broker:
         await make_queue(broker, durability="disk")

@@ -1,8 +1,8 @@
 """When the log is written and synced, and who hears of it.
 
-Everything that was appended in one turn of the loop is written together at its end. A sync runs in a thread of its
-own; while it does, whatever arrives is written and waits for the next one, so one sync serves every produce, ack and
-claim that waits.
+Everything that was appended in one turn of the loop is written together at its end. A sync runs on the loop where that
+is short, else in a thread of its own; what arrives meanwhile is written and waits for the next one, so one sync serves
+every produce, ack and claim that waits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from time import perf_counter
 
 from tenure.broker.answer import Level
 from tenure.broker.engine import Engine
+from tenure.broker.inline_sync import InlineSync
 from tenure.errors import Indeterminate, TenureError
 from tenure.log.home import Sync
 
@@ -39,6 +40,7 @@ class Committer:
         self.abandon: Callable[[object], None] = lambda _: None
         self._loop = loop
         self._attend = attend
+        self._inline = InlineSync(engine.settings.inline_sync_us)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
         self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -121,8 +123,18 @@ class Committer:
             return
         sync = self.engine.log.begin_sync()
         started = perf_counter()
-        self._syncing = self._loop.run_in_executor(self._thread, sync.run)
-        self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
+        if sync.is_brief and self._inline.is_due():
+            self._run(sync)
+            self._end_sync(sync, started)
+        else:
+            self._syncing = self._loop.run_in_executor(self._thread, self._run, sync)
+            self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
+
+    def _run(self, sync: Sync) -> None:
+        """Wait for the disk, on whichever thread."""
+        started = perf_counter()
+        sync.run()
+        self._inline.observe((perf_counter() - started) * 1e6)
 
     def _end_sync(self, sync: Sync, started: float) -> None:
         self._syncing = None

@@ -53,6 +53,10 @@ class UnknownPosition(ValueError):
 class Sync(Protocol):
     """One request for durability: begun and ended by the owner of the log, run by any thread."""
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether it is as little work as a sync can be: its owner may wait for it where the disk is fast."""
+
     def run(self) -> None:
         """Wait for the disk; never raises, the outcome is told by :meth:`Log.end_sync`."""
 

@@ -28,6 +28,8 @@ class _Segment:
 
 
 class _MemorySync:
+    is_brief = True
+
     def __init__(self, batch: int) -> None:
         self.batch = batch
 

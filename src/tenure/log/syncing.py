@@ -18,7 +18,11 @@ from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS, segment_name
 from tenure.log.spares import unpublished_name
 
-__all__ = ["FileSync", "Removal", "Roll", "SyncGate"]
+__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "SyncGate"]
+
+
+BRIEF_BYTES_MAX = 128 * 1024
+"""What a disk takes in about the time that a sync of nothing takes."""
 
 
 class Roll:
@@ -53,7 +57,7 @@ class Removal:
 class FileSync:
     """One sync: what it makes durable, and how it went."""
 
-    __slots__ = ("_file", "_gate", "batch", "error", "removals", "rolls", "segment")
+    __slots__ = ("_file", "_gate", "batch", "error", "fresh_bytes", "removals", "rolls", "segment")
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class FileSync:
         *,
         segment: int,
         batch: int,
+        fresh_bytes: int,
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> None:
@@ -69,9 +74,15 @@ class FileSync:
         self._file = file
         self.segment = segment
         self.batch = batch
+        #: Written since the sync before this one was begun.
+        self.fresh_bytes = fresh_bytes
         self.rolls = rolls
         self.removals = removals
         self.error: OSError | None = None
+
+    @property
+    def is_brief(self) -> bool:
+        return self.fresh_bytes <= BRIEF_BYTES_MAX and not self.rolls and not self.removals
 
     def run(self) -> None:
         if self._file is None:
@@ -114,9 +125,18 @@ class SyncGate:
         self._under_way: list[FileSync] = []
 
     def begin(
-        self, file: File | None, *, segment: int, batch: int, rolls: Sequence[Roll], removals: Sequence[Removal]
+        self,
+        file: File | None,
+        *,
+        segment: int,
+        batch: int,
+        fresh_bytes: int,
+        rolls: Sequence[Roll],
+        removals: Sequence[Removal],
     ) -> FileSync:
-        sync = FileSync(self, file, segment=segment, batch=batch, rolls=rolls, removals=removals)
+        sync = FileSync(
+            self, file, segment=segment, batch=batch, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals
+        )
         self._under_way.append(sync)
         return sync
 

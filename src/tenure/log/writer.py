@@ -71,6 +71,8 @@ class SegmentWriter:
         self._dropped = 0
         #: Where the last seal ends: while the log ends there, it needs no other.
         self._sealed_at = -1
+        #: Where the log ended when the last sync was begun.
+        self._sync_begun_at = 0
         # The segment being written. An append fits below _limit; -1 sends every append to the slow path.
         self._file: File = -1
         self._base = self._salt = 0
@@ -143,7 +145,15 @@ class SegmentWriter:
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
         rolls, removals = list(self._rolls), list(self._removals)
-        return self._gate.begin(file, segment=segment, batch=self.written_batch, rolls=rolls, removals=removals)
+        begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
+        return self._gate.begin(
+            file,
+            segment=segment,
+            batch=self.written_batch,
+            fresh_bytes=self._sync_begun_at - begun,
+            rolls=rolls,
+            removals=removals,
+        )
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
