@@ -7,11 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from h2.connection import H2Connection
+from h2.events import StreamEnded
 
 from tenure.http.memory import free_bytes
 from tenure.http.pipeline import Pipeline
 from tenure.http.protocol import HttpProtocol
 from tenure.http.reader import RequestReader
+from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving, talk
 
 # In a process of its own: what other tests left on the heap would count, and a threshold once set stays.
@@ -71,5 +74,22 @@ async def test_a_connection_that_is_over_leaves_nothing_for_the_collector() -> N
                     await peer.send(b"POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\nhalf")
             await eventually(lambda: len(server.connections) == 0)
             assert sum(isinstance(one, HttpProtocol | RequestReader | Pipeline) for one in gc.get_objects()) == 0
+        finally:
+            gc.enable()
+
+
+@on_both_loops
+async def test_an_http_2_connection_that_is_over_leaves_nothing_for_the_collector() -> None:
+    async with serving() as (server, _):
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                async with await Peer2.connect(server) as peer:
+                    await peer.request(body=b"{}")
+                    await peer.until(StreamEnded)
+            await eventually(lambda: len(server.connections) == 0)
+            served = [one for one in gc.get_objects() if isinstance(one, H2Connection) and not one.config.client_side]
+            assert served == []
         finally:
             gc.enable()

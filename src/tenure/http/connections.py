@@ -13,6 +13,7 @@ from tenure.http.bodies import Bodies
 from tenure.http.connection import Connection
 from tenure.http.limits import WireLimits
 from tenure.http.reading_turns import ReadingTurns
+from tenure.http.refusals import Refusals
 from tenure.http.silent import Silent
 from tenure.http.unsent import Holder, Unsent
 
@@ -53,6 +54,8 @@ class Connections:
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
         self.reading = ReadingTurns(limits.turn_ms, loop=self._loop)
+        self.lingering = ReadingTurns(limits.turn_ms, loop=self._loop, rest_ms=limits.linger_rest_ms)
+        self.refusals = Refusals(limits, now_s=self._loop.time)
         self._open: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()

@@ -41,6 +41,11 @@ class Exchange:
         self.response: Response | None = None
         self.pending: Pending | None = None
 
+    @property
+    def account(self) -> str:
+        """Who is charged for it: its key, or without a good one the address."""
+        return self.request.client if self.admission is None else self.admission.account
+
     def release(self) -> None:
         """Take the body off its account: it is answered, or nobody waits for it any more."""
         if self.charge is not None:

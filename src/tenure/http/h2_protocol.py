@@ -38,6 +38,7 @@ from tenure.http.h2_meter import PREFACE, Flood, FrameMeter
 from tenure.http.h2_stream import Http2Stream
 from tenure.http.message import Admit, Request, Response, Stream
 from tenure.http.pace import Pace
+from tenure.http.refusals import HTTP2_MS, is_paced
 from tenure.http.wire import BODILESS, Refused, all_headers, is_sound
 
 __all__ = ["PREFACE", "Http2Protocol"]
@@ -72,6 +73,7 @@ class Http2Protocol(asyncio.Protocol):
         self._unread = b""
         self._waits = False
         self._paused = False
+        self._pause: asyncio.TimerHandle | None = None  # this peer is refused too often
         self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,8 +88,11 @@ class Http2Protocol(asyncio.Protocol):
         self._over = True
         self._registry.discard(self)
         self._registry.unsent.forget(self)
+        if self._pause is not None:
+            self._pause.cancel()
         for stream in list(self._streams.values()):
             self._drop(stream)
+        vars(self._h2).clear()  # it refers to itself: freed now, not by the collector, which would look at everything
 
     def eof_received(self) -> bool:
         return False
@@ -115,7 +120,7 @@ class Http2Protocol(asyncio.Protocol):
         """Read what has come, for as long as this turn of the loop allows, and the rest in a later one."""
         turns, data, at = self._registry.reading, self._unread, 0
         self._waits = False
-        while at < len(data) and not self._over:
+        while at < len(data) and not self._over and self._pause is None:
             if turns.used_up():
                 self._waits = True
                 turns.wait(self._read)
@@ -127,8 +132,10 @@ class Http2Protocol(asyncio.Protocol):
         self._regulate()
 
     def _regulate(self) -> None:
-        """Take no more from the socket while the peer does not take what is sent, or while what came waits here."""
-        pause = self._stalled or self._waits
+        """Take no more from the socket while the peer does not take what is sent, while what came waits here, or while
+        the peer is refused too often.
+        """
+        pause = self._stalled or self._waits or self._pause is not None
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
@@ -220,6 +227,7 @@ class Http2Protocol(asyncio.Protocol):
 
     def _refuse(self, stream: Http2Stream, refused: Refused) -> None:
         self._registry.counts.refused += 1
+        refused.forget_frames()
         self._answer(stream, refused.response())
 
     def _start(self, stream: Http2Stream) -> None:
@@ -241,10 +249,25 @@ class Http2Protocol(asyncio.Protocol):
         if stream.gone or stream.opened:
             return
         stream.pending, stream.opened = None, True
+        if is_paced(response.status):
+            account, size = stream.account or self._client, stream.body_bytes
+            self._hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
         stream.release_body()
         with self._living(stream):
             self._respond(stream, response)
         self._settle()
+
+    def _hold_back(self, delay_s: float) -> None:
+        """Read and start nothing more for a while, where this peer is refused too often."""
+        if delay_s and self._pause is None and not self._registry.draining:
+            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
+            self._regulate()
+
+    def _resume(self) -> None:
+        self._pause = None
+        if not self._over:
+            self._read()
+            self._settle()
 
     @contextmanager
     def _living(self, stream: Http2Stream) -> Iterator[None]:
@@ -305,7 +328,7 @@ class Http2Protocol(asyncio.Protocol):
             return
         self._settling = True
         turns = self._registry.reading
-        while self._waiting and self._out_bytes <= self._registry.limits.unsent_bytes_max:
+        while self._waiting and self._pause is None and self._out_bytes <= self._registry.limits.unsent_bytes_max:
             if turns.used_up():
                 if not self._starts_later:
                     self._starts_later = True
@@ -421,6 +444,9 @@ class Http2Protocol(asyncio.Protocol):
 
         The goodbye comes last, because clients built on ``h2`` drop a connection that said it, with all its answers.
         """
+        if self._pause is not None:
+            self._pause.cancel()
+            self._resume()
         for stream in list(self._streams.values()):
             if stream.opened and stream.pending is not None:
                 stream.pending.cancel()

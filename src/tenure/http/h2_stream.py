@@ -146,6 +146,11 @@ class Http2Stream:
         return body
 
     @property
+    def account(self) -> str:
+        """Who is charged for it; "" where it was refused before that was known."""
+        return "" if self.admission is None else self.admission.account
+
+    @property
     def head_only(self) -> bool:
         """Whether the peer wants no body."""
         return self._method == "HEAD"

@@ -84,6 +84,18 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     linger_ms: int = 2_000
     linger_bytes_max: int = 16 * MIB
     """After a refusal the peer may go on sending so long, so much, unheard: a reset would eat the answer."""
+    linger_rest_ms: int = 20
+    """What such peers send is thrown away for ``turn_ms`` at a time, for all of them together, and this long not."""
+    refused_ms_per_s: int = 50
+    """How much of the loop's time one caller's refusals (a key's, or an address's) may take in the long run; beyond it
+    their answers are held back.
+    """
+    refused_burst_ms: int = 400
+    """How much of it they may take at once: some 2,000 refusals of small requests."""
+    refused_delay_ms_max: int = 5_000
+    """How long an answer is held back at most."""
+    refused_accounts_max: int = 4_096
+    """Callers whose refusals are remembered."""
     tls_handshake_ms: int = 10_000
     tick_ms: int = 1_000
     """How often deadlines are looked at."""

@@ -16,6 +16,7 @@ from tenure.http.connections import Connections
 from tenure.http.exchange import Exchange, Pending, carry_out, fault_response, run_stream
 from tenure.http.message import Request, Response, Send, Stream
 from tenure.http.outlet import Outlet
+from tenure.http.refusals import is_paced
 from tenure.http.wire import Refused, encode_response, encode_stream_head
 
 __all__ = ["Pipeline"]
@@ -31,11 +32,13 @@ class Pipeline:
 
     __slots__ = (
         "_backlog",
+        "_client",
         "_exchanges",
         "_flushing",
         "_invitation",
         "_on_over",
         "_on_room",
+        "_pause",
         "_registry",
         "_transport",
         "idle_since_s",
@@ -49,17 +52,20 @@ class Pipeline:
         registry: Connections,
         *,
         transport: asyncio.Transport,
+        client: str,
         on_room: Callable[[], None],
         on_over: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._transport = transport
+        self._client = client
         self._on_room = on_room
         self._on_over = on_over
         self._exchanges: deque[Exchange] = deque()
         self._backlog: deque[Exchange] = deque()
         self.outlet = Outlet(transport, registry)
         self._flushing = self._invitation = False
+        self._pause: asyncio.TimerHandle | None = None
         self.idle_since_s = registry.now_s
         self.streaming = False
         self.over = False
@@ -75,6 +81,11 @@ class Pipeline:
         """Whether the peer waits for something that only it can want: a stream, or work that has a task."""
         return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
 
+    @property
+    def held_back(self) -> bool:
+        """Whether answers wait because their peer is refused too often."""
+        return self._pause is not None
+
     def full(self) -> bool:
         """Whether no more should be read."""
         return bool(self._backlog) or self._held()
@@ -82,7 +93,8 @@ class Pipeline:
     def _held(self) -> bool:
         limits = self._registry.limits
         return (
-            self.outlet.stalled
+            self._pause is not None
+            or self.outlet.stalled
             or self.streaming
             or len(self._exchanges) >= limits.pipeline_max
             or self.outlet.held_bytes > limits.unsent_bytes_max
@@ -98,7 +110,7 @@ class Pipeline:
 
     def refuse(self, refused: Refused) -> None:
         """Answer, after all others, something that is no request; the connection ends with it."""
-        exchange = Exchange(refused.request or Request("GET", "/"), keep_alive=False, old=False)
+        exchange = Exchange(refused.request or Request("GET", "/", client=self._client), keep_alive=False, old=False)
         exchange.response = refused.response()
         if self._backlog:
             self._backlog.append(exchange)
@@ -141,10 +153,21 @@ class Pipeline:
     def _hold(self, exchange: Exchange, response: Response) -> None:
         exchange.response = response
         self.outlet.held_bytes += len(response.body)
+        if is_paced(response.status) and self._pause is None:
+            self._hold_back(self._registry.refusals.delay_s(exchange.account, len(exchange.body)))
+
+    def _hold_back(self, delay_s: float) -> None:
+        """Write nothing for a while, where this peer is refused too often."""
+        if delay_s:
+            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self.flush()
 
     def flush(self) -> None:
         """Write what is ready, in order; start what waited for that."""
-        if self._flushing or self.outlet.gone:
+        if self._flushing or self.outlet.gone or self._pause is not None:
             return
         self._flushing = True
         exchanges = self._exchanges
@@ -218,6 +241,8 @@ class Pipeline:
     def lose(self) -> None:
         """The peer is gone: stop what only it wanted. A write goes on."""
         self.outlet.lose()
+        if self._pause is not None:
+            self._pause.cancel()
         for exchange in (*self._exchanges, *self._backlog):
             exchange.release()
             if isinstance(exchange.pending, asyncio.Task):
@@ -227,7 +252,10 @@ class Pipeline:
         self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector
 
     def end_streams(self) -> None:
-        """The server stops: end a running stream."""
+        """The server stops: end a running stream, and hold nothing back."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._resume()
         if self.streaming and self._exchanges[0].pending is not None:
             self._exchanges[0].pending.cancel()
 

@@ -17,6 +17,7 @@ from tenure.http.h2_protocol import PREFACE, Http2Protocol
 from tenure.http.message import Admit
 from tenure.http.pipeline import Pipeline
 from tenure.http.reader import Phase, RequestReader
+from tenure.http.reading_turns import ReadingTurns
 from tenure.http.wire import Refused
 
 __all__ = ["HttpProtocol"]
@@ -70,7 +71,7 @@ class HttpProtocol(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         client = str(peer[0]) if isinstance(peer, tuple) else ""
         self._pipeline = pipeline = Pipeline(
-            self._registry, transport=self._transport, on_room=self._go_on, on_over=self._finish
+            self._registry, transport=self._transport, client=client, on_room=self._go_on, on_over=self._finish
         )
         self._reader = RequestReader(
             self._registry, client=client, admit=self._admit, deliver=pipeline.submit, invite=pipeline.invite
@@ -98,7 +99,7 @@ class HttpProtocol(asyncio.Protocol):
             if self._ignored_bytes > self._registry.limits.linger_bytes_max:
                 self.abort()
             elif len(data) > _SLICE_BYTES:
-                self._wait_for_turn()
+                self._wait_for_turn(self._registry.lingering)
         elif self._pipeline.streaming:
             self._unfed = data  # read on only to hear the peer go; nobody pipelines much behind a stream
             if len(data) > self._registry.limits.write_buffer_bytes:
@@ -140,7 +141,7 @@ class HttpProtocol(asyncio.Protocol):
         large = len(data) > _SLICE_BYTES
         if large and self._registry.reading.used_up():
             self._unfed = data
-            self._wait_for_turn()
+            self._wait_for_turn(self._registry.reading)
             return
         pipeline, reader = self._pipeline, self._reader
         outlet = pipeline.outlet
@@ -160,7 +161,7 @@ class HttpProtocol(asyncio.Protocol):
         if reader.over:
             self._deaf = True
         if large:
-            self._wait_for_turn()
+            self._wait_for_turn(self._registry.reading)
         else:
             self._regulate()
 
@@ -171,11 +172,11 @@ class HttpProtocol(asyncio.Protocol):
             at += _SLICE_BYTES
         self._unfed = data[at:]
 
-    def _wait_for_turn(self) -> None:
-        """Read nothing more in this turn of the loop: who sends much would have all of it."""
+    def _wait_for_turn(self, turns: ReadingTurns) -> None:
+        """Read nothing more in this turn: who sends much would have all of the loop."""
         if not self._waits:
             self._waits = True
-            self._registry.reading.wait(self._take_turn)
+            turns.wait(self._take_turn)
         self._regulate()
 
     def _take_turn(self) -> None:
@@ -196,7 +197,7 @@ class HttpProtocol(asyncio.Protocol):
         """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
         pipeline, now_s = self._pipeline, self._registry.now_s
         full = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
-        pause = full or self._waits
+        pause = full or self._waits or pipeline.held_back
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
@@ -230,6 +231,7 @@ class HttpProtocol(asyncio.Protocol):
         self._deaf_since_s = self._registry.now_s
         self._unfed = b""
         self._reader.release()
+        refused.forget_frames()
         self._pipeline.refuse(refused)
         self._regulate()
 

@@ -147,7 +147,8 @@ class RequestReader:
                 self.feed(data[len(part) :])
 
     def release(self) -> None:
-        """Forget a half-read body."""
+        """Forget a half-read body, and why it was refused."""
+        self._refused = None
         exchange, self._exchange = self._exchange, None
         self._body = BodyParts()
         if exchange is not None:

@@ -16,12 +16,18 @@ __all__ = ["ReadingTurns"]
 
 
 class ReadingTurns:
-    """A turn begins when it is first asked about, and ends with the loop's own."""
+    """A turn begins when it is first asked about, and ends with the loop's own; with ``rest_ms``, so much later."""
 
     def __init__(
-        self, turn_ms: int, *, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter
+        self,
+        turn_ms: int,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        rest_ms: int = 0,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._turn_s = turn_ms / 1000
+        self._rest_s = rest_ms / 1000
         self._loop = loop
         self._clock = clock
         self._end_s: float | None = None
@@ -42,7 +48,10 @@ class ReadingTurns:
 
     def _begin(self) -> None:
         self._end_s = self._clock() + self._turn_s
-        self._loop.call_soon(self._next)
+        if self._rest_s:
+            self._loop.call_later(self._rest_s, self._next)
+        else:
+            self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         self._end_s = None

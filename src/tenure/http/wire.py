@@ -52,6 +52,10 @@ class Refused(Exception):
             response.status = self.status
         return response
 
+    def forget_frames(self) -> None:
+        """Let go of the frames that it was raised through: they hold what was read, until the collector comes."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+
 
 class RefusedHead(Refused):
     """A request that was refused at its head, with a body too large to pass over: it is answered and the connection
