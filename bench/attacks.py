@@ -7,6 +7,7 @@ Each goes on until it is killed. What it sends is either malformed, never finish
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -259,8 +260,20 @@ async def busy(_: int) -> None:
         pass
 
 
+async def busy_twice(_: int) -> None:
+    """Send nothing, and use two cores, as a kind does that keeps the server busy too."""
+    parent = os.getpid()
+    if os.fork():
+        while True:
+            pass
+    while os.getppid() == parent:
+        pass
+    os._exit(0)
+
+
 KINDS: dict[str, Attack] = {
     "a busy process, no attack": busy,
+    "two busy processes, no attack": busy_twice,
     "half-sent bodies, no key": half_sent(""),
     "half-sent bodies, a small key": half_sent(SMALL),
     "HTTP/2 answers not taken": unread_h2,

@@ -1,7 +1,9 @@
 """`make bench-hostile`: an honest client beside a hostile one of each kind, on the same two cores.
 
 The honest one appends, claims, acks and reads a hundred times a second. Its p99 beside the hostile one is compared with
-its p99 in the quiet seconds just before, in the same process of the same server; so is the server's memory.
+its p99 in the quiet seconds just before, in the same process of the same server; so is the server's memory. The first
+two rows send nothing: they show what sharing two cores costs, with the server idle; a kind that keeps the server busy
+cannot be below the second.
 """
 
 from __future__ import annotations
