@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +13,8 @@ from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.replies import Redrive
 from tenure.broker.room import check_not_retired, check_topic_room
+from tenure.contract import provenance
+from tenure.contract.provenance import Provenance
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.config import TopicConfig, shared
 from tenure.core.events import AppendExtra, DeadLettered, Event, Redriven, TopicPut
@@ -30,8 +32,6 @@ SPENT: Final = "max_deliveries"
 """Why a job died that was delivered often enough and never given back with a reason."""
 _WINDOW = 256
 _LOW = (1 << 64) - 1
-_decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def dead_letter(engine: Engine, topic: Topic, seqs: list[int], *, reason: str | None, now: int) -> tuple[int, int]:
@@ -125,12 +125,8 @@ def _moved(
 
 def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
     """The job as a dead letter: its own fields, and where it came from in ``meta``."""
-    meta: dict[str, Any] = dict(_decode_meta(letter.meta)) if letter.meta is not None else {}
-    meta["$dead_letter_from"] = topic.name
-    meta["$dead_letter_deliveries"] = deliveries
-    meta["$dead_letter_src_seq"] = letter.seq
-    meta["$dead_letter_reason"] = reason
-    return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=_encode(meta))
+    meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason))
+    return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 
 
 def park(engine: Engine, topic: Topic, reasons: Mapping[int, str], *, now: int) -> int:
@@ -302,57 +298,21 @@ def _send_back(
     return Answer(reply, batch, level, engine.gate)
 
 
-class _Origin(NamedTuple):
-    """Where a dead letter came from, by its ``meta``."""
-
-    topic: str
-    seq: int
-    deliveries: int
-    reason: str
-
-
-def _origin(letter: Stored) -> _Origin | None:
-    """A letter's provenance, or None where it is not a dead letter: it came here by itself."""
-    if letter.meta is None:
-        return None
-    meta = _decode_meta(letter.meta)
-    source = _value(meta, "$dead_letter_from")
-    if not isinstance(source, str):
-        return None
-    deliveries, reason = _value(meta, "$dead_letter_deliveries"), _value(meta, "$dead_letter_reason")
-    seq = _value(meta, "$dead_letter_src_seq")
-    known = isinstance(deliveries, int) and 0 < deliveries < 1 << 32
-    return _Origin(
-        source,
-        seq if isinstance(seq, int) else 0,
-        deliveries if known else 0,
-        reason if isinstance(reason, str) else "",
-    )
-
-
-def _value(meta: dict[str, msgspec.Raw], key: str) -> Any:
-    """One stamp. Anybody may write any ``meta``, so it may be anything, or nothing that can be read."""
-    try:
-        return msgspec.json.decode(meta[key]) if key in meta else None
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, _Origin]]:
+def _letters(engine: Engine, topic: Topic) -> Iterator[tuple[Stored, Provenance]]:
     """The dead letters of a topic that can be read, with their provenance, from the oldest on, a window at a time."""
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)
         letters, _ = engine.reader.sift(topic, topic.live_runs(lo, hi))
         for letter in letters:
-            origin = _origin(letter)
+            origin = provenance.read(letter.meta)
             if origin is not None:
                 yield letter, origin
         lo = max(hi, topic.floor)
 
 
 def _move(
-    engine: Engine, topic: Topic, letter: Stored, target_name: str, *, origin: _Origin, now: int, reset: bool
+    engine: Engine, topic: Topic, letter: Stored, target_name: str, *, origin: Provenance, now: int, reset: bool
 ) -> tuple[int, int]:
     target = engine.state.topics.get(target_name)
     if target is None:
