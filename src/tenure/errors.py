@@ -12,16 +12,14 @@
     └── Closed          this broker or log no longer takes writes
 
 ``code`` is the word the wire uses for the case; ``detail`` holds what a program needs to react. ``status`` is the HTTP
-status of an error, unless its code has one of its own in `STATUS_OF_CODE`; ``exit_code`` is what a command ends with.
+status of an error, unless its code has one of its own (`contract/statuses.py`); ``exit_code`` is that of a command.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 __all__ = [
-    "KIND_OF_STATUS",
-    "STATUS_OF_CODE",
     "Closed",
     "Conflict",
     "Corrupt",
@@ -116,20 +114,3 @@ class Closed(TenureError):
     default_code = "read_only"
     status = 503
     exit_code = 5
-
-
-STATUS_OF_CODE: Final[dict[str, int]] = {
-    "unauthorized": 401,
-    "not_acceptable": 406,
-    "payload_too_large": 413,
-    "unsupported_media_type": 415,
-    "topic_full": 422,
-    "disk_full": 503,
-}
-"""The status of the few codes that have one of their own."""
-
-_SPECIAL: Final[dict[int, type[TenureError]]] = {401: Denied, 406: Invalid, 413: Invalid, 415: Invalid, 422: Overloaded}
-KIND_OF_STATUS: Final[dict[int, type[TenureError]]] = _SPECIAL | {
-    kind.status: kind for kind in (Invalid, Denied, NotFound, Conflict, LeaseLost, Overloaded, Closed)
-}
-"""The error that a status stands for where the code says no more."""

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 from tenure import Broker, Record
-from tenure.broker.replies import Claim
-from tenure.core.records import Stored
+from tenure.contract.records import Stored
+from tenure.contract.replies import Grant
 from tenure.core.snapshot import dump_checkpoint
 from tenure.log.home import Sync
 from tenure.log.memory import MemoryLog
@@ -72,7 +72,7 @@ async def start(awaitable: Awaitable[T]) -> asyncio.Future[T]:
     return task
 
 
-async def fail_by_expiry(broker: Broker, clock: ManualClock, times: int = 1, *, topic: str = "q") -> Claim | None:
+async def fail_by_expiry(broker: Broker, clock: ManualClock, times: int = 1, *, topic: str = "q") -> Grant | None:
     """Claim everything and let the leases run out, some times over; the last claim."""
     claim = None
     for _ in range(times):

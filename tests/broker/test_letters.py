@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Invalid, NotFound, Overloaded, Record, Settings
+from tenure.contract.records import Stored
 from tenure.core.events import KINDS
 from tenure.core.ranges import each
-from tenure.core.records import Stored
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import (

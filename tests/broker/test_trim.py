@@ -11,8 +11,8 @@ from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Reader
 from tenure.broker.trim import trim_due, trim_step
+from tenure.contract.records import Stored
 from tenure.core.invariants import invariants
-from tenure.core.records import Stored
 from tenure.core.snapshot import dump_state, dump_topic
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure import errors
-from tenure.errors import KIND_OF_STATUS, STATUS_OF_CODE, TenureError
+from tenure.contract.statuses import KIND_OF_STATUS, STATUS_OF_CODE
+from tenure.errors import TenureError
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TenureError)]
 

@@ -12,7 +12,7 @@ import pytest
 from tenure import Broker
 from tenure.broker import reads, topics
 from tenure.broker.rebuild import rebuild
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
 from tenure.log import checkpoint
@@ -105,7 +105,7 @@ def live(session: Session, random: Random) -> None:
             session.clock.advance(random.choice((10, 600, 1500)))
 
 
-def settle(session: Session, claim: Claim, random: Random) -> None:
+def settle(session: Session, claim: Grant, random: Random) -> None:
     """Ack or nack what is still held; what ran out meanwhile is not the caller's any more."""
     queue = session.engine.state.topics["q"].queue
     assert queue is not None

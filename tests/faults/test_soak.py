@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tenure.broker import appends, leases, reads, topics
-from tenure.broker.replies import Claim
-from tenure.core.records import Record
+from tenure.contract.records import Record
+from tenure.contract.replies import Grant
 from tenure.errors import NotFound, Overloaded
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
@@ -27,7 +27,7 @@ class Soak:
         self.random = Random(seed)
         self.ledger = Ledger()
         self.client_seq = 0
-        self.held: list[Claim] = []
+        self.held: list[Grant] = []
         self.actions = [
             (5, self.put_topic),
             (30, self.produce),

@@ -10,7 +10,7 @@ import pytest
 
 from tenure import Broker
 from tenure.broker import appends, leases, reads, topics
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.events import Acked, Extended, Released
 from tenure.errors import Conflict, LeaseLost
 from tenure.log.memory import MemoryLog
@@ -82,7 +82,7 @@ async def test_fault_21_waiters_wake_by_the_time_that_passed_and_not_by_the_wall
         await broker.produce("q", [b"1"])
         await broker.claim("q", node="w")
 
-        async def waits() -> Claim:
+        async def waits() -> Grant:
             return await broker.claim("q", node="other", wait_ms=30_000)
 
         waiting = asyncio.ensure_future(waits())
@@ -235,7 +235,7 @@ async def test_fault_25_a_long_poll_and_a_late_ack_in_one_turn_have_one_winner()
             await broker.produce("q", [b"1"])
             held = await broker.claim("q", node="w")
 
-            async def waits() -> Claim:
+            async def waits() -> Grant:
                 return await broker.claim("q", node="other", wait_ms=30_000)
 
             waiting = asyncio.ensure_future(waits())

@@ -17,7 +17,7 @@ import msgspec
 from tenure.broker import appends, leases, letters, reads, routing, topics, trim
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core import events
 from tenure.core.fold import fold
 from tenure.core.ranges import each
@@ -106,10 +106,10 @@ class Session:
         self.ledger.open.append((outcome.batch, "produce", payloads))
         return payloads
 
-    def claim(self, count: int = 1, *, name: str = "q", node: str = "w", **options: Any) -> Claim:
+    def claim(self, count: int = 1, *, name: str = "q", node: str = "w", **options: Any) -> Grant:
         return self.call(leases.claim, name, node=node, max_count=count, **options).reply
 
-    def ack(self, claim: Claim, *, copies: bool = False) -> None:
+    def ack(self, claim: Grant, *, copies: bool = False) -> None:
         """Ack a claim; ``copies`` says that the same records live on in another topic."""
         payloads = [job.data for job in claim.jobs]
         if not copies:
@@ -118,7 +118,7 @@ class Session:
         assert not outcome.reply.skipped
         self.ledger.open.append((outcome.batch, "ack", payloads))
 
-    def nack(self, claim: Claim, **options: Any) -> None:
+    def nack(self, claim: Grant, **options: Any) -> None:
         outcome = self.call(leases.nack, claim.topic, node=claim.node, seqs=claim.seqs, **options)
         assert not outcome.reply.skipped
 

@@ -38,10 +38,10 @@ MAY_IMPORT = {
         "logs",
         "timers",
     },
-    "timers": {"errors", "core"},
+    "timers": {"errors", "contract", "core"},
     "buffer": {"errors", "clock"},
     "client": {"errors", "address", "endpoint", "server_guard", "contract", "core"},
-    "spark": {"errors", "extras", "address", "durations", "logs", "clock", "core", "buffer", "client"},
+    "spark": {"errors", "extras", "address", "durations", "logs", "clock", "contract", "core", "buffer", "client"},
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.

@@ -13,9 +13,9 @@ from hypothesis.stateful import precondition, rule
 
 from tenure import Record
 from tenure.broker import appends, leases, letters, reads, topics
+from tenure.contract.leases import lease_id
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
 from tenure.core.state import State
 from tenure.errors import Invalid, LeaseLost, Overloaded
 from tests.model.machine import EngineMachine

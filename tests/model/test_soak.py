@@ -10,7 +10,7 @@ from tenure import Settings
 from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_due, trim_step
-from tenure.core.settle import lease_id
+from tenure.contract.leases import lease_id
 from tenure.log import checkpoint
 from tenure.log.log import FileLog
 from tenure.testing import History, ManualClock, SimDisk, check_history

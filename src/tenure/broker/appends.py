@@ -11,15 +11,16 @@ from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.intake import Batch, admit, build_extra
-from tenure.broker.replies import Produced
 from tenure.broker.room import Share, check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
+from tenure.contract.records import Record
+from tenure.contract.replies import Produced
 from tenure.core.config import DEFAULTS, TopicConfig
 from tenure.core.events import Appended, AppendExtra, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
 from tenure.core.marks import MARK_KEPT_MS
 from tenure.core.names import check_client_id, check_key, check_topic_name
-from tenure.core.records import Packed, Record
+from tenure.core.records import Packed
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
@@ -89,7 +90,10 @@ def produce(
         evict_over_ttl(engine, topic, now)
         evict_over_cap(engine, topic, now)
     return Answer(
-        Produced(name, first_seq, packed.count, topic.head_seq, created), at, LEVELS[settings.durability], engine.gate
+        Produced(name, first_seq, first_seq + packed.count - 1, packed.count, created, head_seq=topic.head_seq),
+        at,
+        LEVELS[settings.durability],
+        engine.gate,
     )
 
 
@@ -178,7 +182,7 @@ def _repeat(engine: Engine, topic: Topic, first_seq: int, count: int) -> Answer[
     """The first answer again; where that copy is not durable yet, this one waits for it too."""
     durable = first_seq + count - 1 <= topic.durable_seq
     level = Level.NOW if durable else LEVELS[topic.config.durability]
-    reply = Produced(topic.name, first_seq, count, topic.head_seq, deduped=True)
+    reply = Produced(topic.name, first_seq, first_seq + count - 1, count, deduped=True, head_seq=topic.head_seq)
     return Answer(reply, engine.write(), level, engine.gate)
 
 

@@ -19,25 +19,25 @@ from tenure.broker.home import Home, open_home
 from tenure.broker.metrics import Metrics
 from tenure.broker.pump import Pump
 from tenure.broker.reading import Reading, ReadWaiter
-from tenure.broker.replies import (
-    Claim,
-    Deletion,
-    Difference,
-    Extension,
-    Page,
-    Produced,
-    Redrive,
-    Settled,
-    TopicInfo,
-)
 from tenure.broker.room import Share
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.tailing import Pin, mark_time
 from tenure.broker.upkeep import Upkeep
 from tenure.broker.waiting import Asked, ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
+from tenure.contract.records import Record, Stored
+from tenure.contract.replies import (
+    DeletedRecords,
+    Difference,
+    Extended,
+    Grant,
+    Page,
+    Produced,
+    Redriven,
+    Settled,
+    TopicInfo,
+)
 from tenure.core.names import check_node
-from tenure.core.records import Record, Stored
 from tenure.core.router import Router
 from tenure.core.values import check_whole
 from tenure.errors import TenureError
@@ -164,7 +164,7 @@ class Broker:
         before_seq: int | None = None,
         match: object = None,
         seqs: Sequence[int] | None = None,
-    ) -> Answer[Deletion]:
+    ) -> Answer[DeletedRecords]:
         """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
         self._pump.check_open()
         return self._pump.answer(
@@ -183,7 +183,7 @@ class Broker:
         wait_ms: int = 0,
         claim_id: str | None = None,
         auto_ack: bool = False,
-    ) -> Awaitable[Claim]:
+    ) -> Awaitable[Grant]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         self._pump.check_writable()
         found = self._state.find(topic)
@@ -199,7 +199,7 @@ class Broker:
         answer = leases.claim(self._engine, topic, node, max_count, lease_ms, claim_id, auto_ack)
         return self._pump.answer_claim(answer)
 
-    def _claim_in_turn(self, topic: str, asked: Asked, *, wait_ms: int) -> Awaitable[Claim]:
+    def _claim_in_turn(self, topic: str, asked: Asked, *, wait_ms: int) -> Awaitable[Grant]:
         """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
         found, queue = self._state.queue(topic)
         alone = not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found)
@@ -253,7 +253,7 @@ class Broker:
         lease_id: str | None = None,
         strict: bool = False,
         lease_ms: int | None = None,
-    ) -> Answer[Extension]:
+    ) -> Answer[Extended]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
         self._pump.check_open()
         extended = leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms)
@@ -288,7 +288,7 @@ class Broker:
         limit: int | None = None,
         reset_deliveries: bool = True,
         reaches: Callable[[str], bool] | None = None,
-    ) -> Answer[Redrive]:
+    ) -> Answer[Redriven]:
         """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
 
         A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.

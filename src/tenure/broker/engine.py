@@ -19,6 +19,7 @@ from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.broker.tailing import Pin
 from tenure.clock import Clock
+from tenure.contract.records import Record
 from tenure.core.events import (
     KIND_OF,
     Appended,
@@ -35,7 +36,7 @@ from tenure.core.events import (
 from tenure.core.fold import FOLDS, fold
 from tenure.core.lease import Ended
 from tenure.core.names import check_topic_name
-from tenure.core.records import Record, pack
+from tenure.core.records import pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic

@@ -11,7 +11,8 @@ from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
 from tenure.broker.letters import dead_letter, park
-from tenure.broker.replies import Claim, Extension, Settled
+from tenure.contract import replies
+from tenure.contract.records import Stored
 from tenure.core.backoff import delay_ms as backoff_ms
 from tenure.core.claim import LETTERS_MAX, choose, ready_count
 from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
@@ -19,7 +20,6 @@ from tenure.core.events import Acked, Claimed, Extended, Released
 from tenure.core.names import check_key, check_node, check_reason
 from tenure.core.queue import Queue
 from tenure.core.ranges import count, each, to_runs
-from tenure.core.records import Stored
 from tenure.core.settle import Holding, sift
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_seqs, check_whole
@@ -45,7 +45,7 @@ def claim(
     lease_ms: int | None = None,
     claim_id: str | None = None,
     auto_ack: bool = False,
-) -> Answer[Claim]:
+) -> Answer[replies.Grant]:
     """Lease up to ``max_count`` jobs to ``node``.
 
     An empty claim is an answer, not an error. Raises Overloaded at a cap.
@@ -69,7 +69,7 @@ def claim(
         evict_over_ttl(engine, topic, now)
     runs, jobs, level = _take(engine, topic, queue, max_count, now=now)
     if not runs:
-        empty = Claim(name, node, 0, 0, [], {}, ready_count(topic, queue))
+        empty = replies.Grant(name, node, 0, 0, [], {}, ready_count(topic, queue))
         return Answer(empty, engine.write() if level else 0, level, engine.gate)
     number, deadline = engine.state.next_lease, now + lease_ms
     batch = engine.commit(Claimed(now, topic.id, number, node, deadline, runs, claim_id), topic.id, urgent=True)
@@ -79,10 +79,10 @@ def claim(
     redelivered = {seq: counts[seq] for seq in each(runs) if seq in counts} if counts else {}
     if auto_ack:
         batch = _ack(engine, topic, runs, len(jobs), node=node, now=now)
-        reply = Claim(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
+        reply = replies.Grant(name, node, 0, 0, jobs, redelivered, ready_count(topic, queue))
         return Answer(reply, batch, max(level, LEVELS[topic.config.durability]), engine.gate)
     shown = deadline + engine.state.wall_offset_ms
-    reply = Claim(name, node, number, shown, jobs, redelivered, ready_count(topic, queue), lease_ms)
+    reply = replies.Grant(name, node, number, shown, jobs, redelivered, ready_count(topic, queue), lease_ms)
     return Answer(reply, batch, max(level, _lease_level(topic)), engine.gate)
 
 
@@ -147,7 +147,7 @@ def _take_readable(engine: Engine, topic: Topic, runs: list[int], *, now: int) -
     return jobs
 
 
-def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Answer[Claim]:
+def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: str) -> Answer[replies.Grant]:
     """The same claim again, whose answer was lost: the same jobs and lease, and no delivery counted.
 
     Where jobs were extended apart, the deadline is the earliest of theirs.
@@ -158,10 +158,12 @@ def _repeat(engine: Engine, topic: Topic, queue: Queue, *, number: int, node: st
     held = queue.held(number)
     jobs, _ = engine.reader.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
     if not jobs:
-        return Answer(Claim(topic.name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW, engine.gate)
+        return Answer(
+            replies.Grant(topic.name, node, 0, 0, [], {}, ready_count(topic, queue)), 0, Level.NOW, engine.gate
+        )
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline = queue.deadline(number) + engine.state.wall_offset_ms
-    reply = Claim(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
+    reply = replies.Grant(topic.name, node, number, deadline, jobs, redelivered, ready_count(topic, queue))
     return Answer(reply, engine.write(), _lease_level(topic), engine.gate)
 
 
@@ -204,7 +206,7 @@ def ack(
     lease_ids: Sequence[str] | None = None,
     lease: str | None = None,
     strict: bool = False,
-) -> Answer[Settled]:
+) -> Answer[replies.Settled]:
     """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
     topic, queue, now, (held, skipped) = _prepare(engine, name, node, seqs, lease_ids, lease, strict)
     batch, level, done = 0, Level.NOW, 0
@@ -212,7 +214,7 @@ def ack(
         runs = [held[0], 1] if len(held) == 1 else to_runs(held)
         done = runs[1] if len(runs) == 2 else count(runs)
         batch, level = _ack(engine, topic, runs, done, node=node, now=now), LEVELS[topic.config.durability]
-    reply = Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
+    reply = replies.Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
     return Answer(reply, batch, level, engine.gate)
 
 
@@ -235,7 +237,7 @@ def nack(
     delay_ms: int | None = None,
     reason: str | None = None,
     dead: bool = False,
-) -> Answer[Settled]:
+) -> Answer[replies.Settled]:
     """Give jobs back, now or after ``delay_ms`` (default: the queue's back-off); ``dead`` dead-letters them at once."""
     if delay_ms is not None:
         check_whole(delay_ms, "delay_ms")
@@ -250,7 +252,7 @@ def nack(
         batch = _release(engine, topic, queue, held, node=node, now=now, delay_ms=delay_ms, reason=reason)
         level = _lease_level(topic)
     engine.metrics.nacked += done
-    reply = Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
+    reply = replies.Settled(name, done, skipped, ready_count(topic, queue), len(queue.in_flight))
     return Answer(reply, batch, level, engine.gate)
 
 
@@ -291,7 +293,7 @@ def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
             engine.touched.add(topic)
 
 
-def give_back(engine: Engine, claimed: Claim) -> None:
+def give_back(engine: Engine, claimed: replies.Grant) -> None:
     """Give back a claim whose caller went away before it was answered.
 
     A claim with a ``claim_id`` stays leased: its caller can ask for it again, and no delivery is counted for that.
@@ -302,17 +304,19 @@ def give_back(engine: Engine, claimed: Claim) -> None:
         release(engine, found[0], [claimed.lease])
 
 
-def still_held(engine: Engine, claimed: Claim) -> Claim:
+def still_held(engine: Engine, claimed: replies.Grant) -> replies.Grant:
     """The claim with those of its jobs that are held under its lease now; empty, without a lease, where none is."""
     found = _queue_of(engine, claimed)
     held = set(found[1].held(claimed.lease)) if found is not None else set()
     if len(held) == len(claimed.jobs):
         return claimed
     jobs = [job for job in claimed.jobs if job.seq in held]
-    return replace(claimed, jobs=jobs) if jobs else Claim(claimed.topic, claimed.node, 0, 0, [], {}, claimed.ready)
+    return (
+        replace(claimed, jobs=jobs) if jobs else replies.Grant(claimed.topic, claimed.node, 0, 0, [], {}, claimed.ready)
+    )
 
 
-def _queue_of(engine: Engine, claimed: Claim) -> tuple[Topic, Queue] | None:
+def _queue_of(engine: Engine, claimed: replies.Grant) -> tuple[Topic, Queue] | None:
     """The queue that a claim is about, with the time let pass on it; None where it was deleted."""
     topic = engine.state.topics.get(claimed.topic)
     if topic is None or topic.queue is None:
@@ -330,7 +334,7 @@ def extend(
     lease: str | None = None,
     strict: bool = False,
     lease_ms: int | None = None,
-) -> Answer[Extension]:
+) -> Answer[replies.Extended]:
     """Set the deadline of held jobs to now plus ``lease_ms``; it may be left out where a lease is named."""
     topic, _ = engine.state.queue(name)
     if lease_ms is None:
@@ -346,10 +350,10 @@ def extend(
         engine.metrics.extended += sum(runs[1::2])
         level = _lease_level(topic)
     shown = deadline + engine.state.wall_offset_ms
-    return Answer(Extension(name, dict.fromkeys(each(runs), shown), skipped), batch, level, engine.gate)
+    return Answer(replies.Extended(name, dict.fromkeys(each(runs), shown), skipped), batch, level, engine.gate)
 
 
-def shift_deadline(engine: Engine, claimed: Claim, *, lease_ms: int) -> tuple[int, int] | None:
+def shift_deadline(engine: Engine, claimed: replies.Grant, *, lease_ms: int) -> tuple[int, int] | None:
     """Let a lease whose claim waits for its sync last ``lease_ms`` from now, in the log too.
 
     Returns the batch that says so and the new deadline in log time; None where nothing is held any more.

@@ -11,17 +11,16 @@ import msgspec
 from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
-from tenure.broker.replies import Redrive
 from tenure.broker.room import check_not_retired, check_topic_room
-from tenure.contract import provenance
+from tenure.contract import provenance, replies
 from tenure.contract.provenance import Provenance
+from tenure.contract.records import Record, Stored
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.config import TopicConfig, shared
 from tenure.core.events import AppendExtra, DeadLettered, Event, Redriven, TopicPut
 from tenure.core.matching import parse_match
 from tenure.core.names import check_reason, shown
 from tenure.core.ranges import to_runs
-from tenure.core.records import Record, Stored
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded
@@ -158,7 +157,7 @@ def redrive(
     limit: int | None = None,
     reset_deliveries: bool = True,
     reaches: Callable[[str], bool] | None = None,
-) -> Answer[Redrive]:
+) -> Answer[replies.Redriven]:
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
     from.
 
@@ -219,7 +218,9 @@ class _Wanted:
         return self.reason_like is None or self.reason_like in reason
 
 
-def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: int, reset: bool) -> Answer[Redrive]:
+def _unpark(
+    engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: int, reset: bool
+) -> Answer[replies.Redriven]:
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
@@ -232,7 +233,7 @@ def _unpark(engine: Engine, topic: Topic, wanted: _Wanted, *, limit: int, now: i
     if seqs:
         batch, level = _resume(engine, topic, seqs, now=now, reset=reset)
         engine.metrics.redriven += len(seqs)
-    return Answer(Redrive(topic.name, topic.name, len(seqs), seqs), batch, level, engine.gate)
+    return Answer(replies.Redriven(topic.name, len(seqs), topic.name, seqs), batch, level, engine.gate)
 
 
 def _resume(engine: Engine, topic: Topic, seqs: list[int], *, now: int, reset: bool) -> tuple[int, int]:
@@ -271,7 +272,7 @@ def _copies(engine: Engine, topic: Topic, seqs: list[int]) -> list[tuple[Topic, 
 
 def _send_back(
     engine: Engine, topic: Topic, wanted: _Wanted, *, to: str | None, limit: int, now: int, reset: bool
-) -> Answer[Redrive]:
+) -> Answer[replies.Redriven]:
     held = topic.queue.in_flight if topic.queue is not None else {}
     batch, level, moved, targets = 0, Level.NOW, list[int](), set[str]()
     for letter, origin in _letters(engine, topic):
@@ -294,7 +295,7 @@ def _send_back(
         if len(moved) == limit:
             break
     engine.metrics.redriven += len(moved)
-    reply = Redrive(topic.name, ",".join(sorted(targets)) or (to or ""), len(moved), moved)
+    reply = replies.Redriven(topic.name, len(moved), ",".join(sorted(targets)) or (to or ""), moved)
     return Answer(reply, batch, level, engine.gate)
 
 

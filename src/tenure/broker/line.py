@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from tenure.broker.answer import Answer
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.errors import TenureError
 
 __all__ = ["Line", "Taker", "divide"]
@@ -24,7 +24,7 @@ class Taker(Protocol):
     def wants(self) -> int:
         """How many jobs it would take right now; 0 while it is full. When that changes, the line must be told."""
 
-    def give(self, answer: Answer[Claim]) -> bool:
+    def give(self, answer: Answer[Grant]) -> bool:
         """Hand over a claim; True if it wants no more, ever."""
 
     def refuse(self, error: TenureError) -> None:

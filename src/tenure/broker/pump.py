@@ -15,12 +15,12 @@ from tenure.broker.coordinator import Coordinator
 from tenure.broker.engine import Engine, Listener
 from tenure.broker.publisher import Publisher
 from tenure.broker.reading import ReadWaiter
-from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.stream_leases import StreamLeases
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.turns import Turns
 from tenure.broker.unsynced import UnsyncedClaims
 from tenure.broker.waiting import Asked
+from tenure.contract.replies import Extended, Grant, Settled
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 from tenure.errors import Closed, Overloaded, TenureError
@@ -28,7 +28,7 @@ from tenure.errors import Closed, Overloaded, TenureError
 __all__ = ["Pump"]
 
 T = TypeVar("T")
-S = TypeVar("S", Settled, Extension)
+S = TypeVar("S", Settled, Extended)
 
 
 class Pump:
@@ -122,7 +122,7 @@ class Pump:
         self.settle()
         return reply
 
-    def claim(self, topic: Topic, asked: Asked) -> Answer[Claim]:
+    def claim(self, topic: Topic, asked: Asked) -> Answer[Grant]:
         """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
         dead_lettered = self.engine.metrics.dead_lettered
         answer = asked.claim(self.engine, topic.name)
@@ -130,7 +130,7 @@ class Pump:
             self.coordinator.rest(topic)
         return answer
 
-    def claim_now(self, topic: Topic, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
+    def claim_now(self, topic: Topic, asked: Asked, *, or_wait: bool) -> Awaitable[Grant] | None:
         """Claim without waiting; None where nothing was there and the caller would rather wait."""
         try:
             answer = self.claim(topic, asked)
@@ -142,7 +142,7 @@ class Pump:
             return None
         return self.answer_claim(answer)
 
-    def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
+    def answer_claim(self, answer: Answer[Grant]) -> Awaitable[Grant]:
         """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
@@ -151,10 +151,10 @@ class Pump:
 
     def _abandon(self, reply: object) -> None:
         """A caller went away while it awaited its answer: a claim is given back."""
-        if isinstance(reply, Claim):
+        if isinstance(reply, Grant):
             self.give_back(reply)
 
-    def give_back(self, claim: Claim) -> None:
+    def give_back(self, claim: Grant) -> None:
         """Give back what a caller was about to get. What cannot be given back runs out by itself."""
         if claim.lease and not self._closed:
             with suppress(TenureError):  # no room, or the log has failed

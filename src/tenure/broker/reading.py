@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tenure.broker import reads
 from tenure.broker.pending import Pending
-from tenure.broker.replies import Difference
+from tenure.contract.replies import Difference
 from tenure.errors import NotFound, TenureError
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from tenure.broker.answer import LEVELS, Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_ttl
 from tenure.broker.paging import after_number, clamp_limit, cursor_of
-from tenure.broker.replies import Deletion, Difference, Page, Tombstone
+from tenure.contract.leases import lease_id
+from tenure.contract.records import Stored
+from tenure.contract.replies import DeletedRecords, Difference, Page, Tombstone
 from tenure.core.events import Deleted
 from tenure.core.matching import Match, parse_match
 from tenure.core.names import check_node, shown
 from tenure.core.queue import Queue
 from tenure.core.ranges import count, each, to_runs
-from tenure.core.records import Stored
-from tenure.core.settle import lease_id
 from tenure.core.topic import Topic
 from tenure.core.values import check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid, NotFound
@@ -125,7 +125,7 @@ def delete_records(
     before_seq: int | None = None,
     match: object = None,
     seqs: Sequence[int] | None = None,
-) -> Answer[Deletion]:
+) -> Answer[DeletedRecords]:
     """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is
     given.
     """
@@ -148,7 +148,7 @@ def delete_records(
         engine.metrics.deleted += deleted
         engine.touched.add(topic)
     return Answer(
-        Deletion(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level, engine.gate
+        DeletedRecords(name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes), batch, level, engine.gate
     )
 
 

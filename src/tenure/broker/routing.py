@@ -9,13 +9,13 @@ from tenure.broker.answer import Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
-from tenure.broker.replies import Page
 from tenure.broker.room import Share, check_made_by_use, check_not_retired, check_share, check_topic_room
+from tenure.contract.records import Record, Stored
+from tenure.contract.replies import Page
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Event, RouterDeleted, RouterMoved, RouterPut, TopicPut
 from tenure.core.matching import parse_match
 from tenure.core.names import check_router_name, check_topic_name
-from tenure.core.records import Record, Stored
 from tenure.core.router import Router, find_cycle
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_reaches

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
 from tenure.broker.leases import clamp_claim, clamp_lease, still_held
-from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.streams import WorkStream
+from tenure.contract import replies
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
 from tenure.core.lease import Ended
 from tenure.core.names import check_node
@@ -64,12 +64,12 @@ class StreamLeases:
         lists = self.by_node.values() if node is None else [self.by_node.get(node, [])]
         return [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
 
-    def hear(self, reply: Settled | Extension, node: str) -> None:
+    def hear(self, reply: replies.Settled | replies.Extended, node: str) -> None:
         """A worker named jobs that are not its own any more: its streams on that queue have a sign of life.
 
         Jobs that are still its own are told by the events about them, to the one stream that they were given to.
         """
-        done = reply.count if isinstance(reply, Settled) else reply.deadlines
+        done = reply.count if isinstance(reply, replies.Settled) else reply.deadlines
         if done and not reply.skipped:
             return
         for stream in self.by_node.get(node, ()):
@@ -143,7 +143,7 @@ class StreamLeases:
         stream.leases.add(number)
         stream.held_count += job_count
 
-    def read(self, answer: Answer[Claim]) -> Answer[Claim] | None:
+    def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
         claim = still_held(self._pump.engine, answer.reply)
         self._pump.tell_ended()
@@ -151,7 +151,7 @@ class StreamLeases:
             return answer
         return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
 
-    def answer(self, answer: Answer[Claim]) -> Awaitable[Claim]:
+    def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """The claim, once it may be handed out."""
         return self._pump.answer_claim(answer)
 

@@ -14,12 +14,12 @@ from tenure.broker.evict import evict_over_ttl
 from tenure.broker.paging import clamp_limit
 from tenure.broker.reads import describe, due_times, state_of
 from tenure.broker.topics import queue_info
+from tenure.contract.leases import lease_id
 from tenure.core.claim import next_ready
 from tenure.core.config import as_dict
 from tenure.core.lease import Lease
 from tenure.core.queue import NEVER, Queue
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 

@@ -10,8 +10,8 @@ from tenure.broker.answer import Answer, Level
 from tenure.broker.engine import Engine
 from tenure.broker.evict import evict_over_cap, evict_over_ttl
 from tenure.broker.paging import after_name, check_prefix, clamp_limit, cursor_of
-from tenure.broker.replies import Page, TopicInfo
 from tenure.broker.room import Share, check_new_topic, check_share, read_config, read_patch
+from tenure.contract.replies import Page, TopicInfo
 from tenure.core.claim import ack_holes, next_ready, ready_count
 from tenure.core.config import TopicConfig, as_dict
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut

@@ -12,7 +12,7 @@ from tenure.broker.alarms import Alarm
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.pending import Pending
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.names import check_key, check_node
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_whole
@@ -44,7 +44,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
             check_key(self.claim_id, field="claim_id", bytes_max=settings.key_bytes_max)
         check_flag(self.auto_ack, "auto_ack")
 
-    def claim(self, engine: Engine, topic: str) -> Answer[Claim]:
+    def claim(self, engine: Engine, topic: str) -> Answer[Grant]:
         """Carry it out."""
         return leases.claim(
             engine,
@@ -70,7 +70,7 @@ class ClaimWaiter:
         self._alarm: Alarm | None = None
         self.node, self.lease_ms = asked.node, asked.lease_ms
         self.claim_id, self.auto_ack = asked.claim_id, asked.auto_ack
-        self.future: asyncio.Future[Answer[Claim]] = pump.loop.create_future()
+        self.future: asyncio.Future[Answer[Grant]] = pump.loop.create_future()
 
     def start(self, wait_ms: int) -> None:
         """Get in line, and wait that long if nothing is there yet."""
@@ -87,7 +87,7 @@ class ClaimWaiter:
     def wants(self) -> int:
         return 0 if self.future.done() else self._max_count
 
-    def give(self, answer: Answer[Claim]) -> bool:
+    def give(self, answer: Answer[Grant]) -> bool:
         self._cancel_alarm()
         if not self.future.done():
             self.future.set_result(answer)
@@ -120,7 +120,7 @@ class ClaimWaiter:
             self._pump.give_back(self.future.result().reply)
 
 
-class Waiting(Pending[Claim]):
+class Waiting(Pending[Grant]):
     """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling or dropping it gives back
     what it got.
     """
@@ -132,7 +132,7 @@ class Waiting(Pending[Claim]):
         super().__init__(pump.loop)
         pump.settle()
 
-    async def _finish(self) -> Claim:
+    async def _finish(self) -> Grant:
         try:
             answer = await self._waiter.future
         except BaseException:

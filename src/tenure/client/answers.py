@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenure.client.wire import Response
+from tenure.contract.statuses import KIND_OF_STATUS
 from tenure.core.surrogates import unveil, veil
-from tenure.errors import KIND_OF_STATUS, Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["by_code", "decode", "decode_text", "error_of", "is_ours"]
 

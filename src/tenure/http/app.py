@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tenure.errors import STATUS_OF_CODE, Invalid, NotFound, TenureError
+from tenure.contract.statuses import STATUS_OF_CODE
+from tenure.errors import Invalid, NotFound, TenureError
 from tenure.http.keys import Key, KeyRing
 from tenure.http.limits import WireLimits
 from tenure.http.message import Body, Later, Request, Response, Result

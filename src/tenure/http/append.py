@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 from tenure.http.schemas import AppendBody, ConfigBody, Key, Node, RecordBody
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 from tenure.http.append import DEPTH_MAX, Append, AppendLimits, PlainBody, Steps, check_count, record_of
 from tenure.http.append_scan import AppendScan

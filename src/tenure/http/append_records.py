@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 from tenure.http.append import DEPTH_MAX, AppendLimits, PlainRecord, record_of
 from tenure.http.body import invalid_body, struct_names, twice

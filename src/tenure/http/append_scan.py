@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.core.surrogates import unveil, veil_all
 from tenure.errors import Invalid
 from tenure.http.append import Append, AppendLimits, Steps, check_count

@@ -10,15 +10,12 @@ from tenure.client.replies.raw import SERVER, MaybeRaw
 __all__ = [
     "Claimed",
     "Delivery",
-    "Extended",
     "Job",
     "JobInfo",
     "JobPage",
     "JobRow",
     "LeasePage",
     "LeaseRow",
-    "Redriven",
-    "Settled",
 ]
 
 
@@ -42,38 +39,6 @@ class Claimed(msgspec.Struct, frozen=True, rename={"jobs": "claimed"}):
     jobs: list[Job]
     ready: int = 0
     lease_id: str | None = None
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """How many jobs an ack or a nack settled, and which seqs were not the caller's.
-
-    ``repeated`` says that an earlier copy of the call may have arrived: then a skipped seq may be its doing.
-    """
-
-    topic: str
-    count: int
-    skipped: list[int]
-    ready: int = 0
-    in_flight: int = 0
-    repeated: bool = False
-
-
-class Extended(msgspec.Struct, frozen=True):
-    """The new deadlines (wall ms) by seq, and the seqs that were not the caller's."""
-
-    topic: str
-    deadlines: dict[int, int]
-    skipped: list[int] = []
-    repeated: bool = False
-
-
-class Redriven(msgspec.Struct, frozen=True):
-    """How many dead letters went back to work, and where to."""
-
-    topic: str
-    redriven: int
-    to: str = ""
-    seqs: list[int] = []
 
 
 class JobRow(msgspec.Struct, frozen=True, rename={"seq": "$seq"}):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from tenure.broker.answer import Answer
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.names import check_topic_name
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
@@ -31,7 +31,7 @@ def claim(context: Context, call: Call) -> Result:
     """Lease jobs to a worker; with ``wait_ms``, wait for some to come."""
     request, topic = call.request, check_topic_name(call.names["topic"])
     body = _read_claim(request)
-    answer: Awaitable[Claim] = context.broker.claim(
+    answer: Awaitable[Grant] = context.broker.claim(
         topic,
         node=body.node,
         max_count=body.max,
@@ -45,7 +45,7 @@ def claim(context: Context, call: Call) -> Result:
     return _claim_later(request, answer)
 
 
-async def _claim_later(request: Request, answer: Awaitable[Claim]) -> Response:
+async def _claim_later(request: Request, answer: Awaitable[Grant]) -> Response:
     return claimed(request, await answer)
 
 

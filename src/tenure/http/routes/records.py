@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.broker.broker import Broker
-from tenure.broker.replies import Deletion, Difference, Produced
+from tenure.contract.replies import DeletedRecords, Difference, Produced
 from tenure.core.names import check_topic_name
 from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.app import Call, Route
@@ -168,7 +168,7 @@ def _difference(request: Request, found: Difference, body: DiffBody) -> Response
     )
 
 
-def delete(context: Context, call: Call) -> Later[Deletion]:
+def delete(context: Context, call: Call) -> Later[DeletedRecords]:
     """Remove records for good."""
     request = call.request
     body = _delete.read(request)

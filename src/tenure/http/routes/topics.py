@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tenure.broker.paging import cursor_of
-from tenure.broker.replies import TopicInfo
+from tenure.contract.replies import TopicInfo
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
 from tenure.http.body import Reader

@@ -1,4 +1,8 @@
-"""What the broker answers. The wire adds its own clothes; these are the facts."""
+"""Replies: each answer of the broker once. The broker returns these, and clients decode most of them from the wire.
+
+Times are wall clock in milliseconds. Unknown fields are ignored by a decoder, so a newer server can say more. What the
+wire writes in another form than the broker holds it (records, jobs, listings) has its decoded form in the client.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,17 @@ from typing import Any
 
 import msgspec
 
-from tenure.core.records import Stored
-from tenure.core.settle import lease_id
+from tenure.contract.leases import lease_id
+from tenure.contract.records import Stored
 
 __all__ = [
-    "Claim",
-    "Deletion",
+    "DeletedRecords",
     "Difference",
-    "Extension",
+    "Extended",
+    "Grant",
     "Page",
     "Produced",
-    "Redrive",
+    "Redriven",
     "Settled",
     "Tombstone",
     "TopicInfo",
@@ -28,22 +32,20 @@ class Produced(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     first_seq: int
+    last_seq: int
     count: int
-    head_seq: int
     created: bool = False
     deduped: bool = False
-
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + self.count - 1
+    head_seq: int = 0
 
     @property
     def seqs(self) -> range:
-        return range(self.first_seq, self.first_seq + self.count)
+        """The seqs, in the order of the records."""
+        return range(self.first_seq, self.last_seq + 1)
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """Jobs held by ``node`` until ``deadline`` (wall ms) under one lease; ``ready`` is what still waits.
+class Grant(msgspec.Struct, frozen=True):
+    """Jobs held by ``node`` until ``deadline`` under one lease; ``ready`` is what still waits.
 
     ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the
     count of those jobs that were delivered before. ``lease_ms`` is the duration that this claim was given; 0 where it
@@ -74,21 +76,36 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """How many jobs an ack or a nack settled, and which seqs were not the caller's."""
+    """How many jobs an ack or a nack settled, and which seqs were not the caller's.
+
+    ``repeated`` says that an earlier copy of the call may have arrived: then a skipped seq may be its doing. Only a
+    client sets it.
+    """
 
     topic: str
     count: int
     skipped: list[int]
-    ready: int
-    in_flight: int
+    ready: int = 0
+    in_flight: int = 0
+    repeated: bool = False
 
 
-class Extension(msgspec.Struct, frozen=True):
-    """The new deadlines (wall ms) by seq, and the seqs that were not the caller's."""
+class Extended(msgspec.Struct, frozen=True):
+    """The new deadlines by seq, and the seqs that were not the caller's; ``repeated`` as in `Settled`."""
 
     topic: str
     deadlines: dict[int, int]
-    skipped: list[int]
+    skipped: list[int] = []
+    repeated: bool = False
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """How many dead letters went back to work, and where to."""
+
+    topic: str
+    redriven: int
+    to: str = ""
+    seqs: list[int] = []
 
 
 class Tombstone(msgspec.Struct, frozen=True):
@@ -103,7 +120,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What a read found above its cursor."""
+    """Records that a read found above its cursor."""
 
     topic: str
     records: list[Stored]
@@ -121,7 +138,7 @@ class Difference(msgspec.Struct, frozen=True):
         return self.head_seq - self.next_from_seq
 
 
-class Deletion(msgspec.Struct, frozen=True):
+class DeletedRecords(msgspec.Struct, frozen=True):
     """How many records a delete removed, and what is left."""
 
     topic: str
@@ -130,15 +147,6 @@ class Deletion(msgspec.Struct, frozen=True):
     head_seq: int
     count: int
     bytes: int
-
-
-class Redrive(msgspec.Struct, frozen=True):
-    """How many dead letters went back, and where to."""
-
-    topic: str
-    to: str
-    redriven: int
-    seqs: list[int]
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
