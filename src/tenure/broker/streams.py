@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
 from tenure.broker.lifecycle import Lifecycle
+from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded, TenureError
@@ -33,13 +34,11 @@ class WorkStream:
     ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
     """
 
-    def __init__(self, book: StreamLeases, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> None:
+    def __init__(self, book: StreamLeases, topic: Topic, claim: Claim) -> None:
         self.topic = topic
-        self.node = node
-        self.max_count = max_count
-        self.lease_ms = lease_ms
-        self.claim_id: str | None = None
-        self.auto_ack = False
+        self.claim = claim
+        self.node = claim.node
+        self.max_count = claim.max_count
         self.leases: set[int] = set()
         self.held_count = 0
         self._book = book

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from tenure.broker.alarms import Alarm
 from tenure.broker.answer import Answer, Level
-from tenure.broker.leases import shift_deadline, still_held
 from tenure.broker.pending import Pending
 from tenure.contract.replies import Grant
 from tenure.core.config import LEASE_MS_MAX
+from tenure.core.decide.holding import shift_deadline, still_held
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
@@ -117,20 +117,26 @@ class UnsyncedClaims:
             if entry.move is move:  # else another caller that waits for this lease has seen it already
                 entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
         shown = entry.deadline + engine.state.wall_offset_ms
-        return still_held(engine, claim if claim.deadline == shown else replace(claim, deadline=shown))
+        answered = claim if claim.deadline == shown else replace(claim, deadline=shown)
+        return still_held(engine.state, answered, engine.now())
 
     def _move(self, entry: _Unsynced) -> _Move | None:
         """Put a new deadline on its way to the disk; None where there can be none."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
         with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
             self._pump.check_open()
-            moved = shift_deadline(self._engine, entry.claim, lease_ms=lease_ms)
-            if moved is not None:
+            moved = self._shift(entry, lease_ms)
+            if moved.reply:
                 now = self._engine.now()
-                entry.move, entry.due = _Move(*moved, now), now + lease_ms // 2
+                entry.move, entry.due = _Move(moved.batch, moved.reply, now), now + lease_ms // 2
                 self._watch(entry.due)
         self._pump.settle()
         return entry.move
+
+    def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
+        """Log that a lease lasts so long from now; the reply is its deadline, or 0 where nothing is held any more."""
+        engine = self._engine
+        return engine.carry_out(shift_deadline(engine.state, entry.claim, engine.now(), lease_ms=lease_ms))
 
     # Keeping alive
 
@@ -150,7 +156,7 @@ class UnsyncedClaims:
                 entry.keep_ms = min(2 * entry.keep_ms, LEASE_MS_MAX)
                 entry.due = now + entry.keep_ms // 2
                 with suppress(TenureError):  # a log that failed tells the caller by itself
-                    shift_deadline(self._engine, entry.claim, lease_ms=entry.keep_ms)
+                    self._shift(entry, entry.keep_ms)
         if self._waiting:
             self._watch(min(entry.due for entry in self._waiting.values()))
 
@@ -164,7 +170,8 @@ class RepeatedClaim(Pending[Grant]):
         super().__init__(pump.loop)
 
     async def _finish(self) -> Grant:
-        return still_held(self._engine, await self._answer)
+        answered = await self._answer
+        return still_held(self._engine.state, answered, self._engine.now())
 
     def _abandon(self) -> None:
         """Whoever asked first may still hold it."""

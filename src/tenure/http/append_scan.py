@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from tenure.contract.bodies import AppendBody
 from tenure.contract.records import Record
 from tenure.core.surrogates import unveil, veil_all
 from tenure.errors import Invalid
@@ -25,7 +26,6 @@ from tenure.http.append_records import check_depth, decode_records, find_data, g
 from tenure.http.body import check_wholes, invalid_body, twice
 from tenure.http.json_cursor import Cursor, CutOff, Malformed
 from tenure.http.message import Body
-from tenure.http.schemas import AppendBody
 
 __all__ = ["AppendScan"]
 
