@@ -252,11 +252,12 @@ class Broker:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
-        pump, found, wait_ms = self._pump, self._state.find(command.topic), command.wait_ms
+        pump, wait_ms = self._pump, command.wait_ms
         pump.check_writable()
+        found = self._state.find(command.topic)
         if (
             wait_ms
-            or type(wait_ms) is not int
+            or wait_ms.__class__ is not int
             or found is None
             or found.config.claim_jitter_ms
             or pump.coordinator.waiting

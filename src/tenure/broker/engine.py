@@ -32,7 +32,6 @@ from tenure.core.events import (
     ClockSet,
     Event,
     Opened,
-    RouterMoved,
     StateCarried,
     TopicPut,
     decode,
@@ -209,9 +208,9 @@ class Engine:
         Raises what stands in its way, and nothing has changed then.
         """
         decided = DECIDES[command.__class__](self.state, command, self.held_ms or self.now(), self.reader)
-        if isinstance(decided, tuple):
+        if decided.__class__ is tuple:
             events, reply, level = decided
-            if events is not None and not isinstance(events, list):  # most commands end here
+            if events.__class__ in _FRAMES:  # one event: most commands end here
                 return Answer(reply, self.commit(events), level, self.gate)
         return self.carry_out(decided)
 
@@ -289,25 +288,24 @@ class Engine:
             tally(self, event)
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
+        if tally is not None:
+            return
         if event.__class__ is Appended:
             topic = state.by_id[event.topic]
-            if self._heads_batch != self.log.pending_batch:
-                self._close_heads()
-            self._heads[topic.id] = topic.head_seq
-            self.touched.add(topic)
+            self.note_head(topic, topic.head_seq)
             state.appended_bytes += len(event.blobs)
             self.reader.remember(location, event)
             if event.extra is None or not event.extra.moved_from:
                 self.totals.produced += event.count
         elif event.__class__ is TopicPut:
             self.touched.add(state.by_id[event.topic])
-        elif event.__class__ is RouterMoved and event.missed and event.dest in state.by_id:
-            # The seq that marks the loss for readers of the destination becomes durable as a record does.
-            dest = state.by_id[event.dest]
-            if self._heads_batch != self.log.pending_batch:
-                self._close_heads()
-            self._heads[event.dest] = dest.head_seq
-            self.touched.add(dest)
+
+    def note_head(self, topic: Topic, seq: int) -> None:
+        """Remember that the newest seq of a topic is in the pending batch, and wake those who wait for it."""
+        if self._heads_batch != self.log.pending_batch:
+            self._close_heads()
+        self._heads[topic.id] = seq
+        self.touched.add(topic)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""

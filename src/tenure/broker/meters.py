@@ -8,6 +8,7 @@ a few of them, evenly spread and weighted, so that it costs what one of few jobs
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -125,8 +126,9 @@ def _waited(meters: QueueMeters, topic: Topic, seq: int, weight: int, now: int) 
     assert queue is not None
     before = queue.deliveries.get(seq) if queue.deliveries else None
     if before is None:
-        at, index = find(topic.pieces, seq)
-        meters.in_queue_ms.observe(max(now - topic.pieces[at].times[max(index, 0)], 0), weight)
+        pieces = topic.pieces
+        at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+        meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
     elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
         meters.worst = (seq, before + 1)
 

@@ -83,6 +83,9 @@ def _evicted(engine: Engine, event: Evicted) -> None:
 def _router_moved(engine: Engine, event: RouterMoved) -> None:
     engine.totals.forwarded += event.forwarded
     engine.totals.produced -= event.forwarded  # the append in the same batch counts its copies
+    dest = engine.state.by_id.get(event.dest) if event.missed else None
+    if dest is not None:  # the seq that marks the loss for its readers becomes durable as a record does
+        engine.note_head(dest, dest.head_seq + 1)
 
 
 def _topic_deleted(engine: Engine, event: TopicDeleted) -> None:

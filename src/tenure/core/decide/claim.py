@@ -57,7 +57,7 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
         jobs = payloads.records(topic, runs)
     except Corrupt:
         return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
-    return _lease(state, topic, queue, command, runs, jobs, now_ms=now_ms, payloads=payloads, lease_ms=lease_ms)
+    return _lease(state, topic, command, runs, jobs, now_ms, payloads, lease_ms)
 
 
 def check_claim(command: Claim, settings: Settings) -> None:
@@ -79,29 +79,27 @@ def clamp_claim(max_count: int, settings: Settings) -> int:
 def _lease(
     state: State,
     topic: Topic,
-    queue: Queue,
     command: Claim,
     runs: list[int],
     jobs: list[Stored],
-    *,
     now_ms: int,
     payloads: Payloads,
     lease_ms: int,
 ) -> Decision[Grant]:
     """Lease these jobs. The reply says how often each was delivered, this time included, and what is ready then."""
-    name, node = topic.name, command.node
-    number, deadline_ms = state.next_lease, now_ms + lease_ms
-    counts = queue.deliveries
+    queue, config, node, deadline_ms = topic.queue, topic.config, command.node, now_ms + lease_ms
+    assert queue is not None
+    number, counts, ready = state.next_lease, queue.deliveries, ready_count(topic, queue) - len(jobs)
     redelivered = {seq: counts[seq] + 1 for seq in each(runs) if seq in counts} if counts else {}
-    ready = ready_count(topic, queue) - len(jobs)
     if ready < 0:
         ready = 0
     claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
     if command.auto_ack:
         acked = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), node)
-        return [claimed, acked], Grant(name, node, 0, 0, jobs, redelivered, ready), LEVELS[topic.config.durability]
+        return [claimed, acked], Grant(topic.name, node, 0, 0, jobs, redelivered, ready), LEVELS[config.durability]
     shown_ms = deadline_ms + state.wall_offset_ms
-    return claimed, Grant(name, node, number, shown_ms, jobs, redelivered, ready, lease_ms), lease_level(topic.config)
+    grant = Grant(topic.name, node, number, shown_ms, jobs, redelivered, ready, lease_ms)
+    return claimed, grant, lease_level(config)
 
 
 def _empty(topic: Topic, queue: Queue, command: Claim) -> Grant:
@@ -124,7 +122,7 @@ def _in_steps(
     runs, jobs, buried_level = yield from _take(state, topic, queue, max_count, now_ms=now_ms, payloads=payloads)
     if not runs:
         return _empty(topic, queue, command), buried_level
-    leased = _lease(state, topic, queue, command, runs, jobs, now_ms=now_ms, payloads=payloads, lease_ms=lease_ms)
+    leased = _lease(state, topic, command, runs, jobs, now_ms, payloads, lease_ms)
     events, reply, level = leased
     assert events is not None
     yield [events] if isinstance(events, Event) else events

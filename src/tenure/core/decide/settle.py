@@ -19,7 +19,7 @@ from tenure.core.ranges import count, each, to_runs
 from tenure.core.settle import Holding, sift
 from tenure.core.state import State
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_seqs, check_whole
+from tenure.core.values import SEQ_MAX, check_flag, check_seqs, check_whole
 from tenure.errors import Invalid
 
 __all__ = ["ack", "clamp_lease", "extend", "nack"]
@@ -111,6 +111,13 @@ def clamp_lease(lease_ms: int) -> int:
 def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
     """Check what acks, nacks and extends have in common, let time pass, and see what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
+    if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
+        seq = seqs[0]
+        if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
+            if now_ms >= queue.next_at:
+                state.pass_time(topic, now_ms)
+            lease = queue.in_flight.get(seq)
+            return ([seq], []) if lease is not None and lease.node == node else ([], [seq])
     if command.strict is not False:
         check_flag(command.strict, "strict")
     if seqs is not None:
