@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
+
 from tenure import Broker, Record
 from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
@@ -47,7 +49,7 @@ def numbers(broker: Broker, topic: str = "q") -> dict[str, int]:
     """The counters of a queue."""
     queue = broker.topic(topic).queue
     assert queue is not None
-    return queue
+    return asdict(queue)
 
 
 def snapshot(broker: Broker) -> bytes:

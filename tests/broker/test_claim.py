@@ -22,7 +22,7 @@ async def test_a_lease_id_is_not_reused_after_a_restart_that_lost_it(clock: Manu
     async with await Broker.open(disk, clock=clock) as broker:
         await make_queue(broker, jobs=3)
         broker.claim("q", node="w")  # carried out, and not written yet
-        lost = broker.leases("q").items[0]["lease_id"]
+        lost = broker.leases("q").items[0].lease_id
         killed = disk.kill()
     async with await Broker.open(killed, clock=clock) as broker:
         assert broker.leases("q").items == []

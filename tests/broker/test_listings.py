@@ -57,4 +57,4 @@ async def test_listing_names_does_not_hold_back_the_time_for_the_rest_of_the_tur
     broker.topics()
     counters = broker.topic("q", touch=False).queue
     assert counters is not None
-    assert counters["oldest_ready_ms"] == 5_000
+    assert counters.oldest_ready_ms == 5_000

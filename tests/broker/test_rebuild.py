@@ -264,7 +264,7 @@ async def test_the_new_directory_works() -> None:
 async def work_off(broker: Broker, name: str) -> None:
     queue = broker.topic(name).queue
     assert queue is not None
-    if queue["parked"]:
+    if queue.parked:
         await broker.redrive(name)
     while (claim := await broker.claim(name, node="w", max_count=7)).seqs:
         assert not (await broker.ack(name, node="w", seqs=claim.seqs)).skipped

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from tenure import Record
 from tenure.broker import trim
@@ -102,7 +103,7 @@ class World:
         engine.meters_of(name)
         counts = run.topic_info(engine, name).queue
         assert counts is not None
-        return counts
+        return asdict(counts)
 
 
 def refuse_reads(disk: SimDisk, name: str, start: int, end: int) -> None:
@@ -260,7 +261,7 @@ def test_a_damaged_record_is_evicted_when_its_time_has_come(how: str, restart: s
     run.produce(world.engine, "q", [b"good"])
     world.harm("q", 1, how=how)
     assert world.look("q")["ready"] == 2
-    assert run.topic_info(world.engine, "q").queue["oldest_ready_ms"] == 5_000  # type: ignore[index]
+    assert run.topic_info(world.engine, "q").queue.oldest_ready_ms == 5_000  # type: ignore[union-attr]
     world.clock.advance(6_000)
     produced = run.produce(world.engine, "q", [b"more"]).reply
     assert (produced.first_seq, produced.head_seq) == (3, 3)

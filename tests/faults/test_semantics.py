@@ -104,8 +104,8 @@ def test_fault_39_poison_is_never_dropped_whatever_the_strategy(strategy: str) -
     session.sync()
     info = run.topic_info(session.engine, "q").queue
     assert info is not None
-    assert info["dead_lettered"] == 2
-    assert info["parked"] == (0 if strategy == "skip" else 2)
+    assert info.dead_lettered == 2
+    assert info.parked == (0 if strategy == "skip" else 2)
     if strategy != "block":
         letter = run.diff(session.engine, "dead").records[0]
         assert letter.meta is not None
@@ -219,7 +219,7 @@ def test_fault_41_a_claim_on_damaged_jobs_parks_them_in_sight() -> None:
     info = run.topic_info(session.engine, "q")
     assert info.count == 3
     assert info.queue is not None
-    assert info.queue["parked"] == 2
+    assert info.queue.parked == 2
     listed = run.jobs(session.engine, "q", state="parked").items
     assert [job["seq"] for job in listed] == [2, 3]
     assert all("unreadable" in job["reason"] for job in listed)

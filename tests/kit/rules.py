@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
+
 from tenure import Record, Settings
 from tenure.contract import commands as c
 from tenure.contract import replies
@@ -201,7 +203,7 @@ def numbers(rules: Rules, topic: str = "q") -> dict[str, int]:
     """The counters of a queue."""
     queue = rules.topic(topic).queue
     assert queue is not None
-    return queue
+    return asdict(queue)
 
 
 def snapshot(rules: Rules) -> bytes:

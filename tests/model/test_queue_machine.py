@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from msgspec.structs import asdict
 
 from tenure import Record
 from tenure.contract.leases import lease_id
@@ -538,7 +539,7 @@ class QueueMachine(EngineMachine):
             queue = self.model.queue
             info = run.topic_info(self.engine, "q")
             assert info.queue is not None
-            shown = {name: info.queue[name] for name in info.queue if name != "oldest_ready_ms"}
+            shown = {name: value for name, value in asdict(info.queue).items() if name != "oldest_ready_ms"}
             assert shown == {
                 "ready": len(queue.ready()),
                 "in_flight": len(queue.held()),

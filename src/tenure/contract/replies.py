@@ -18,8 +18,10 @@ __all__ = [
     "Difference",
     "Extended",
     "Grant",
+    "LeaseRow",
     "Page",
     "Produced",
+    "QueueCounts",
     "Redriven",
     "Settled",
     "Tombstone",
@@ -149,22 +151,45 @@ class DeletedRecords(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class QueueCounts(msgspec.Struct, frozen=True):
+    """How many jobs stand where; ``dead`` lie dead now, ``dead_lettered`` were dead-lettered so far."""
+
+    ready: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    parked: int = 0
+    dead: int = 0
+    dead_lettered: int = 0
+    oldest_ready_ms: int | None = None
+    ack_holes: int = 0
+
+
 class TopicInfo(msgspec.Struct, frozen=True):
-    """A topic as a reader of its state sees it; ``queue`` is None on a log."""
+    """A topic's state and config; ``queue`` is None on a log."""
 
     topic: str
     type: str
-    head_seq: int
-    durable_seq: int
-    earliest_seq: int
-    next_seq: int
-    count: int
-    bytes: int
     config: dict[str, Any]
-    effective_priority: int
-    last_write_ts: int
-    last_read_ts: int
-    queue: dict[str, int] | None = None
+    head_seq: int = 0
+    durable_seq: int = 0
+    earliest_seq: int = 1
+    next_seq: int = 1
+    count: int = 0
+    bytes: int = 0
+    effective_priority: int = 0
+    last_write_ts: int | None = None
+    last_read_ts: int | None = None
+    queue: QueueCounts | None = None
+
+
+class LeaseRow(msgspec.Struct, frozen=True):
+    """A live lease: who holds which jobs, since when and until when (wall ms)."""
+
+    lease_id: str
+    node: str
+    since: int
+    deadline: int
+    seqs: list[int]
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure import Invalid, NotFound, Record
+from tenure.contract.replies import LeaseRow
 from tenure.testing.clock import ManualClock
 from tests.kit.rules import Rules, make_queue, snapshot
 
@@ -176,15 +177,17 @@ def test_live_leases_are_listed_with_what_they_hold(rules: Rules, clock: ManualC
     first = rules.claim("q", node="a", max_count=3, lease_ms=1000)
     clock.advance(100)
     second = rules.claim("q", node="b", lease_ms=5000)
+    assert first.lease_id is not None
+    assert second.lease_id is not None
     rules.ack("q", node="a", seqs=[2])
     assert rules.leases("q").items == [
-        {"lease_id": first.lease_id, "node": "a", "since": begin, "deadline": begin + 1000, "seqs": [1, 3]},
-        {"lease_id": second.lease_id, "node": "b", "since": begin + 100, "deadline": begin + 5100, "seqs": [4]},
+        LeaseRow(first.lease_id, "a", since=begin, deadline=begin + 1000, seqs=[1, 3]),
+        LeaseRow(second.lease_id, "b", since=begin + 100, deadline=begin + 5100, seqs=[4]),
     ]
     page = rules.leases("q", limit=1)
-    assert [lease["node"] for lease in rules.leases("q", cursor=page.next_cursor).items] == ["b"]
+    assert [lease.node for lease in rules.leases("q", cursor=page.next_cursor).items] == ["b"]
     clock.advance(1000)
-    assert [lease["node"] for lease in rules.leases("q").items] == ["b"]
+    assert [lease.node for lease in rules.leases("q").items] == ["b"]
     rules.nack("q", node="b", lease_id=second.lease_id)
     assert rules.leases("q").items == []
 
@@ -201,7 +204,7 @@ def test_a_lease_whose_jobs_were_extended_apart_is_shown_with_their_earliest_dea
         (listed,) = rules.leases("q").items
         (drawn,) = rules.strip("q")["leases"]
         again = rules.claim("q", node="a", claim_id="c")
-        assert (listed["deadline"], listed["seqs"]) == (deadline, held)
+        assert (listed.deadline, listed.seqs) == (deadline, held)
         assert (drawn["deadline"], drawn["seqs"], drawn["held"]) == (deadline, held, len(held))
         assert (again.lease, again.deadline, again.seqs) == (claim.lease, deadline, held)
         rules.ack("q", node="a", seqs=[2, 4])

@@ -14,7 +14,6 @@ from tenure.client.replies.jobs import (
     JobPage,
     JobRow,
     LeasePage,
-    LeaseRow,
 )
 from tenure.client.replies.records import Diff, ReadRecord, Tombstone
 from tenure.client.replies.server import Health, Ready
@@ -22,13 +21,20 @@ from tenure.client.replies.streams import CaughtUp, Gap, Lifecycle, Records, Top
 from tenure.client.replies.topics import (
     DeletedTopic,
     PutTopic,
-    QueueCounts,
     RouterInfo,
     RouterPage,
-    TopicInfo,
     TopicPage,
 )
-from tenure.contract.replies import DeletedRecords, Extended, Produced, Redriven, Settled
+from tenure.contract.replies import (
+    DeletedRecords,
+    Extended,
+    LeaseRow,
+    Produced,
+    QueueCounts,
+    Redriven,
+    Settled,
+    TopicInfo,
+)
 
 __all__ = [
     "CaughtUp",

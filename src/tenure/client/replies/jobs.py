@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from tenure.client.replies.raw import SERVER, MaybeRaw
+from tenure.contract.replies import LeaseRow
 
 __all__ = [
     "Claimed",
@@ -15,7 +16,6 @@ __all__ = [
     "JobPage",
     "JobRow",
     "LeasePage",
-    "LeaseRow",
 ]
 
 
@@ -92,16 +92,6 @@ class JobInfo(msgspec.Struct, frozen=True, rename={"seq": "$seq", "ts": "$ts", "
     deadline: int | None = None
     deliver_at: int | None = None
     reason: str | None = None
-
-
-class LeaseRow(msgspec.Struct, frozen=True):
-    """A live lease: who holds which jobs, since when and until when (wall ms)."""
-
-    lease_id: str
-    node: str
-    since: int
-    deadline: int
-    seqs: list[int]
 
 
 class LeasePage(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
 from tenure.contract.leases import lease_id
 from tenure.contract.records import Stored
-from tenure.contract.replies import Page
+from tenure.contract.replies import LeaseRow, Page
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
 from tenure.core.names import shown
@@ -128,13 +128,13 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
     numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
     offset_ms = state.wall_offset_ms
     items = [
-        {
-            "lease_id": lease_id(number),
-            "node": queue.leases[number].node,
-            "since": queue.leases[number].since + offset_ms,
-            "deadline": queue.deadline(number) + offset_ms,
-            "seqs": queue.held(number),
-        }
+        LeaseRow(
+            lease_id(number),
+            queue.leases[number].node,
+            queue.leases[number].since + offset_ms,
+            queue.deadline(number) + offset_ms,
+            queue.held(number),
+        )
         for number in numbers[:limit]
     ]
     return None, Page(items, cursor_of(numbers[limit - 1]) if len(numbers) > limit else None), Level.NOW

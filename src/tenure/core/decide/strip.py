@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import asdict
+
 from tenure.contract.commands import Strip
 from tenure.contract.leases import lease_id
 from tenure.core.claim import next_ready
@@ -60,7 +62,7 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
         "head_seq": topic.head_seq,
         "count": topic.count,
         "config": as_dict(topic.config),
-        "queue": queue_info(state, topic, queue, now_ms + offset, payloads),
+        "queue": asdict(queue_info(state, topic, queue, now_ms + offset, payloads)),
         "head": _described(queue, first, offset),
         "tail": _described(queue, last, offset),
         "next": _described(queue, [upcoming], offset)[0] if upcoming is not None else None,

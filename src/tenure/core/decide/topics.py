@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from tenure.contract.commands import DeleteTopic, GetTopic, ListTopics, PatchTopic, PutTopic
-from tenure.contract.replies import Page, TopicInfo
+from tenure.contract.replies import Page, QueueCounts, TopicInfo
 from tenure.core.claim import ack_holes, next_ready, ready_count
 from tenure.core.config import TopicConfig, as_dict
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
@@ -109,18 +109,18 @@ def _info(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicI
     )
 
 
-def queue_info(state: State, topic: Topic, queue: Queue, wall_ms: int, payloads: Payloads) -> dict[str, int]:
+def queue_info(state: State, topic: Topic, queue: Queue, wall_ms: int, payloads: Payloads) -> QueueCounts:
     """Return the counts of a queue, and how long its next job has waited."""
-    return {
-        "ready": ready_count(topic, queue),
-        "in_flight": len(queue.in_flight),
-        "delayed": len(queue.delayed),
-        "parked": len(queue.parked),
-        "dead": _dead_count(state, topic.config, queue),
-        "dead_lettered": queue.dead_lettered,
-        "oldest_ready_ms": _oldest_ready_ms(state, topic, queue, wall_ms, payloads),
-        "ack_holes": ack_holes(topic, queue),
-    }
+    return QueueCounts(
+        ready=ready_count(topic, queue),
+        in_flight=len(queue.in_flight),
+        delayed=len(queue.delayed),
+        parked=len(queue.parked),
+        dead=_dead_count(state, topic.config, queue),
+        dead_lettered=queue.dead_lettered,
+        oldest_ready_ms=_oldest_ready_ms(state, topic, queue, wall_ms, payloads),
+        ack_holes=ack_holes(topic, queue),
+    )
 
 
 def _dead_count(state: State, config: TopicConfig, queue: Queue) -> int:
