@@ -164,35 +164,6 @@ async def test_a_repeat_waits_until_the_first_copy_is_durable(clock: ManualClock
         assert (await first).first_seq == (await again).first_seq == 1
 
 
-async def test_the_number_of_keys_is_bounded_and_old_ones_make_room(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(idempotency_keys_max=2)) as broker:
-        await broker.put_topic("t", {"idempotency_window_ms": 1000})
-        await broker.produce("t", [b"1"], idempotency_key="a")
-        await broker.produce("u", [b"1"], idempotency_key="b", config={"idempotency_window_ms": 9000})
-        before = snapshot(broker)
-        with pytest.raises(Overloaded) as error:
-            broker.produce("u", [b"2"], idempotency_key="c")
-        assert error.value.detail["limit"] == "idempotency_keys_max"
-        assert snapshot(broker) == before
-        assert (await broker.produce("u", [b"1"], idempotency_key="b")).deduped, "a known key needs no room"
-        clock.advance(1001)
-        await broker.produce("u", [b"2"], idempotency_key="c")
-        assert (await broker.produce("u", [b"1"], idempotency_key="b")).deduped
-
-
-async def test_no_window_is_longer_than_the_limit_and_the_answer_says_so(clock: ManualClock) -> None:
-    settings = Settings(idempotency_window_ms_max=1_000, delay_ms_max=500)
-    async with await Broker.open(None, clock=clock, settings=settings) as broker:
-        forever = {"idempotency_window_ms": 2**64 - 1, "retry_backoff": {"max_ms": 2**64 - 1}}
-        info, _ = await broker.put_topic("t", forever)
-        assert info.config["idempotency_window_ms"] == 1_000
-        assert info.config["retry_backoff"]["max_ms"] == 500
-        await broker.produce("u", [b"1"], idempotency_key="k", config=forever)
-        assert broker.topic("u").config["idempotency_window_ms"] == 1_000
-        clock.advance(1_001)
-        assert not (await broker.produce("u", [b"2"], idempotency_key="k")).deduped
-
-
 async def test_a_limit_that_was_lowered_holds_for_topics_from_before(clock: ManualClock) -> None:
     log = MemoryLog()
     async with await Broker.open(log, clock=clock) as broker:
@@ -243,27 +214,6 @@ async def test_of_as_many_clients_as_may_be_remembered_the_one_idle_for_longest_
         await broker.produce("t", [b"1"], client_id="a", client_seq=1)
 
 
-async def test_a_client_that_is_remembered_takes_no_place_from_another(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(client_marks_max=2)) as broker:
-        for client in "ab":
-            await broker.produce("t", [b"1"], client_id=client, client_seq=1)
-        clock.advance(MARK_KEPT_MS + 1)
-        await broker.produce("t", [b"1"], client_id="b", client_seq=2)
-        with pytest.raises(Conflict):
-            broker.produce("t", [b"1"], client_id="a", client_seq=1)
-
-
-async def test_a_refused_append_forgets_no_mark(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(client_marks_max=1)) as broker:
-        await broker.put_topic("t", {"cap_records": 1, "discard": "reject"})
-        await broker.produce("t", [b"1"], client_id="a", client_seq=1)
-        clock.advance(7 * DAY_MS + 1)
-        before = snapshot(broker)
-        with pytest.raises(Overloaded):
-            broker.produce("t", [b"2"], client_id="b", client_seq=1)
-        assert snapshot(broker) == before
-
-
 # Unique keys
 
 
@@ -274,18 +224,6 @@ async def test_a_unique_key_survives_a_restart(clock: ManualClock) -> None:
     await broker.produce("q", [Record(data=b"1", unique_key="u")])
     async with await reopen(broker, log, clock) as broker:
         assert (await broker.produce("q", [Record(data=b"1", unique_key="u")])).deduped
-
-
-async def test_the_number_of_unique_keys_is_bounded(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(unique_keys_max=1)) as broker:
-        await make_queue(broker)
-        await broker.produce("q", [Record(data=b"1", unique_key="u")])
-        with pytest.raises(Overloaded) as error:
-            broker.produce("q", [Record(data=b"2", unique_key="v")])
-        assert error.value.detail["limit"] == "unique_keys_max"
-        assert (await broker.produce("q", [Record(data=b"1", unique_key="u")])).deduped
-        await broker.claim("q", node="w", auto_ack=True)
-        await broker.produce("q", [Record(data=b"2", unique_key="v")])
 
 
 # Delays

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Overloaded, Record, Settings
+from tenure import Broker, Record, Settings
 from tenure.broker.engine import Engine
 from tenure.broker.rebuild import rebuild
 from tenure.broker.trim import trim_step
@@ -95,19 +95,6 @@ def opened(disk: SimDisk, clock: ManualClock, settings: Settings, checkpoints: A
 
 
 # auto_create
-
-
-async def test_names_kept_from_being_made_again_are_bounded(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(retired_names_max=2)) as broker:
-        for name in ("a", "b", "c"):
-            await broker.put_topic(name, {"auto_create": False})
-        await broker.delete_topic("a")
-        await broker.delete_topic("b")
-        with pytest.raises(Overloaded) as error:
-            broker.delete_topic("c")
-        assert error.value.detail == {"limit": "retired_names_max", "max": 2}
-        await broker.patch_topic("c", {"auto_create": True})
-        assert await broker.delete_topic("c") == (True, [])
 
 
 def test_a_retired_name_survives_restarts_and_the_loss_of_its_segment() -> None:

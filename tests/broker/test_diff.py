@@ -7,27 +7,11 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Overloaded, Record, Settings
+from tenure import Broker, Overloaded, Settings
 from tenure.contract.commands import Diff
 from tenure.core.decide.table import DECIDES
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, datas, make_queue, seqs, start, turn
-
-# The cursor
-
-
-async def test_an_answer_is_bounded_by_bytes_but_has_at_least_one_record(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(diff_bytes_max=100)) as broker:
-        await broker.produce(
-            "t", [b"x" * 300, b"x" * 40, b"x" * 40, Record(data=b"x" * 10, meta=b'{"a":"12345"}'), b""]
-        )
-        sizes, cursor = [], 0
-        while cursor < 5:
-            found = await broker.diff("t", from_seq=cursor)
-            sizes.append(len(found.records))
-            cursor = found.next_from_seq
-        assert sizes == [1, 2, 2]
-
 
 # Waiting
 

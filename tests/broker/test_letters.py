@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Settings
+from tenure import Broker
 from tenure.contract.records import Stored
 from tenure.core.events import KINDS
 from tenure.core.ranges import each
@@ -22,7 +22,6 @@ from tests.broker.support import (
     numbers,
     read,
     reopen,
-    seqs,
     snapshot,
     start,
     turn,
@@ -113,17 +112,6 @@ async def test_a_job_that_was_delivered_too_often_keeps_its_last_reason(
     assert {seq: row.reason for row in rows for seq in each(row.runs)} == expected
 
 
-@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
-async def test_an_absent_dead_letter_topic_is_created_as_a_log_of_the_queue_s_class(
-    broker: Broker, clock: ManualClock, durability: str
-) -> None:
-    await make_queue(broker, jobs=1, max_deliveries=1, dead_letter="dead", durability=durability)
-    await fail_by_expiry(broker, clock)
-    await broker.claim("q", node="w")
-    info = broker.topic("dead")
-    assert (info.type, info.config["durability"], info.head_seq) == ("log", durability, 1)
-
-
 async def test_a_dead_letter_topic_may_be_a_queue_with_workers_of_its_own(broker: Broker, clock: ManualClock) -> None:
     await make_queue(broker, "dead")
     await make_queue(broker, jobs=1, max_deliveries=1, dead_letter="dead")
@@ -204,14 +192,3 @@ async def test_the_copy_of_a_parked_job_still_un_parks_it_after_a_restart(clock:
     async with broker:
         await broker.redrive("dead")
         assert (broker.topic("q").count, numbers(broker)["ready"], broker.topic("dead").count) == (3, 3, 0)
-
-
-async def test_a_redrive_without_a_limit_moves_a_thousand(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(claim_max=3)) as broker:
-        await make_queue(broker, jobs=5, dead_letter="dead")
-        for _ in range(2):
-            await broker.claim("q", node="w", max_count=3)
-        await broker.nack("q", node="w", seqs=[1, 2, 3], dead=True)
-        await broker.nack("q", node="w", seqs=[4, 5], dead=True)
-        assert (await broker.redrive("dead")).redriven == 3, "as many as one claim may hold"
-        assert seqs(await read(broker, "dead")) == [4, 5]

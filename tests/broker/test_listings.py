@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, NotFound, Settings
+from tenure import Broker, NotFound
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, make_queue, reopen, start
-
-
-async def test_a_page_is_bounded(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(page_max=2)) as broker:
-        await make_queue(broker, jobs=3)
-        assert len(broker.jobs("q", limit=10**9).items) == 2
-        assert len(broker.jobs("q", limit=0).items) == 1
-
 
 # One job
 

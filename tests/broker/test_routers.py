@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, Overloaded, Settings
+from tenure import Broker, Settings
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.broker.support import GatedLog, datas, make_queue, read, reopen, start, tagged, turn
-
-# Put, get, list, delete
-
-
-async def test_the_number_of_routers_is_bounded(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(routers_max=1)) as broker:
-        await broker.put_router("r", source="a", dest="b")
-        with pytest.raises(Overloaded):
-            broker.put_router("s", source="a", dest="c")
-        await broker.put_router("r", source="a", dest="c")
-
 
 # Copying
 

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, NotFound, Overloaded, Settings
+from tenure import Broker, NotFound, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, snapshot, start, turn
+from tests.broker.support import make_queue, start, turn
 from tests.kit import run
-
-# Put
-
-
-async def test_durable_is_another_word_for_fsync_and_durability_wins(broker: Broker) -> None:
-    info, _ = await broker.put_topic("a", {"durable": True})
-    assert (info.config["durability"], info.config["durable"]) == ("fsync", True)
-    info, _ = await broker.put_topic("b", {"durable": True, "durability": "memory"})
-    assert (info.config["durability"], info.config["durable"]) == ("memory", False)
-
 
 # Get
 
@@ -27,33 +17,6 @@ async def test_an_empty_log_says_where_it_will_begin(broker: Broker) -> None:
     info = broker.topic("t")
     assert (info.head_seq, info.durable_seq, info.earliest_seq, info.next_seq) == (0, 0, 1, 1)
     assert (info.count, info.bytes, info.last_write_ts, info.queue) == (0, 0, 0, None)
-
-
-# List
-
-
-async def test_a_limit_of_zero_acts_as_one_and_a_large_one_is_clamped(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(page_max=2)) as broker:
-        for name in "abc":
-            await broker.put_topic(name)
-        assert broker.topics(limit=0).items == ["a"]
-        assert broker.topics(limit=1000).items == ["a", "b"]
-
-
-async def test_the_number_of_topics_is_bounded(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=Settings(topics_max=2)) as broker:
-        await broker.put_topic("a")
-        await broker.produce("b", [b"1"])
-        before = snapshot(broker)
-        with pytest.raises(Overloaded) as error:
-            broker.put_topic("c")
-        assert error.value.detail == {"limit": "topics_max", "max": 2}
-        with pytest.raises(Overloaded):
-            broker.produce("c", [b"1"])
-        assert snapshot(broker) == before
-        await broker.put_topic("a", {"ttl_ms": 1})
-        await broker.delete_topic("a")
-        await broker.put_topic("c")
 
 
 # Delete

@@ -222,6 +222,7 @@ def test_a_claim_buries_a_bounded_number_of_unreadable_jobs(monkeypatch: pytest.
     found = [run.claim(world.engine, "q", node="w").reply.seqs for _ in range(3)]
     assert found == [[], [], [11]]
     assert world.engine.touched
+    assert world.engine.metrics.dead_lettered == world.look("q")["dead_lettered"] == 10
 
 
 @pytest.mark.parametrize("how", HARMS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict, Invalid, NotFound, Overloaded, Record
+from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
+from tenure.core.marks import MARK_KEPT_MS
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
@@ -294,3 +295,65 @@ def test_a_log_delays_nothing(rules: Rules, record: Record) -> None:
     with pytest.raises(Invalid):
         rules.produce("t", [record])
     assert rules.topic("t").head_seq == 0
+
+
+def test_the_number_of_keys_is_bounded_and_old_ones_make_room(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(idempotency_keys_max=2))
+    rules.put_topic("t", {"idempotency_window_ms": 1000})
+    rules.produce("t", [b"1"], idempotency_key="a")
+    rules.produce("u", [b"1"], idempotency_key="b", config={"idempotency_window_ms": 9000})
+    before = snapshot(rules)
+    with pytest.raises(Overloaded) as error:
+        rules.produce("u", [b"2"], idempotency_key="c")
+    assert error.value.detail["limit"] == "idempotency_keys_max"
+    assert snapshot(rules) == before
+    assert (rules.produce("u", [b"1"], idempotency_key="b")).deduped, "a known key needs no room"
+    clock.advance(1001)
+    rules.produce("u", [b"2"], idempotency_key="c")
+    assert (rules.produce("u", [b"1"], idempotency_key="b")).deduped
+
+
+def test_no_window_is_longer_than_the_limit_and_the_answer_says_so(clock: ManualClock) -> None:
+    settings = Settings(idempotency_window_ms_max=1_000, delay_ms_max=500)
+    rules = Rules(clock, settings)
+    forever = {"idempotency_window_ms": 2**64 - 1, "retry_backoff": {"max_ms": 2**64 - 1}}
+    info, _ = rules.put_topic("t", forever)
+    assert info.config["idempotency_window_ms"] == 1_000
+    assert info.config["retry_backoff"]["max_ms"] == 500
+    rules.produce("u", [b"1"], idempotency_key="k", config=forever)
+    assert rules.topic("u").config["idempotency_window_ms"] == 1_000
+    clock.advance(1_001)
+    assert not (rules.produce("u", [b"2"], idempotency_key="k")).deduped
+
+
+def test_a_client_that_is_remembered_takes_no_place_from_another(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(client_marks_max=2))
+    for client in "ab":
+        rules.produce("t", [b"1"], client_id=client, client_seq=1)
+    clock.advance(MARK_KEPT_MS + 1)
+    rules.produce("t", [b"1"], client_id="b", client_seq=2)
+    with pytest.raises(Conflict):
+        rules.produce("t", [b"1"], client_id="a", client_seq=1)
+
+
+def test_a_refused_append_forgets_no_mark(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(client_marks_max=1))
+    rules.put_topic("t", {"cap_records": 1, "discard": "reject"})
+    rules.produce("t", [b"1"], client_id="a", client_seq=1)
+    clock.advance(7 * DAY_MS + 1)
+    before = snapshot(rules)
+    with pytest.raises(Overloaded):
+        rules.produce("t", [b"2"], client_id="b", client_seq=1)
+    assert snapshot(rules) == before
+
+
+def test_the_number_of_unique_keys_is_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(unique_keys_max=1))
+    make_queue(rules)
+    rules.produce("q", [Record(data=b"1", unique_key="u")])
+    with pytest.raises(Overloaded) as error:
+        rules.produce("q", [Record(data=b"2", unique_key="v")])
+    assert error.value.detail["limit"] == "unique_keys_max"
+    assert (rules.produce("q", [Record(data=b"1", unique_key="u")])).deduped
+    rules.claim("q", node="w", auto_ack=True)
+    rules.produce("q", [Record(data=b"2", unique_key="v")])

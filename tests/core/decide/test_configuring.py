@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict, NotFound
+from tenure import Conflict, NotFound, Overloaded, Settings
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
@@ -133,3 +133,16 @@ def test_a_job_parked_because_its_letters_are_full_counts_as_dead(rules: Rules) 
     for seq in (1, 2):
         rules.nack("q", node="w", seqs=[seq], dead=True)
     assert (numbers(rules)["parked"], numbers(rules)["dead"]) == (1, 2)
+
+
+def test_names_kept_from_being_made_again_are_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(retired_names_max=2))
+    for name in ("a", "b", "c"):
+        rules.put_topic(name, {"auto_create": False})
+    rules.delete_topic("a")
+    rules.delete_topic("b")
+    with pytest.raises(Overloaded) as error:
+        rules.delete_topic("c")
+    assert error.value.detail == {"limit": "retired_names_max", "max": 2}
+    rules.patch_topic("c", {"auto_create": True})
+    assert rules.delete_topic("c") == (True, [])

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tenure import Invalid, NotFound, Overloaded, Record
+from tenure import Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.records import Stored
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas
+from tests.broker.support import datas, seqs
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 
@@ -405,3 +405,25 @@ def test_a_dead_letter_that_somebody_holds_stays(rules: Rules) -> None:
 def test_a_redrive_of_an_absent_topic_is_not_found(rules: Rules) -> None:
     with pytest.raises(NotFound):
         rules.redrive("dead")
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_an_absent_dead_letter_topic_is_created_as_a_log_of_the_queue_s_class(
+    rules: Rules, clock: ManualClock, durability: str
+) -> None:
+    make_queue(rules, jobs=1, max_deliveries=1, dead_letter="dead", durability=durability)
+    fail_by_expiry(rules, clock)
+    rules.claim("q", node="w")
+    info = rules.topic("dead")
+    assert (info.type, info.config["durability"], info.head_seq) == ("log", durability, 1)
+
+
+def test_a_redrive_without_a_limit_moves_a_thousand(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(claim_max=3))
+    make_queue(rules, jobs=5, dead_letter="dead")
+    for _ in range(2):
+        rules.claim("q", node="w", max_count=3)
+    rules.nack("q", node="w", seqs=[1, 2, 3], dead=True)
+    rules.nack("q", node="w", seqs=[4, 5], dead=True)
+    assert (rules.redrive("dead")).redriven == 3, "as many as one claim may hold"
+    assert seqs(read(rules, "dead")) == [4, 5]

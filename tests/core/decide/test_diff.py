@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import NotFound
+from tenure import NotFound, Record, Settings
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, seqs, tagged
 from tests.kit.rules import Rules, make_queue, read
@@ -168,3 +168,14 @@ def test_reading_a_queue_takes_nothing_from_it(rules: Rules) -> None:
 def test_records_keep_their_tags_when_read(rules: Rules) -> None:
     rules.produce("t", tagged("a", None, ""))
     assert [record.tag for record in read(rules, "t")] == ["a", None, ""]
+
+
+def test_an_answer_is_bounded_by_bytes_but_has_at_least_one_record(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(diff_bytes_max=100))
+    rules.produce("t", [b"x" * 300, b"x" * 40, b"x" * 40, Record(data=b"x" * 10, meta=b'{"a":"12345"}'), b""])
+    sizes, cursor = [], 0
+    while cursor < 5:
+        found = rules.diff("t", from_seq=cursor)
+        sizes.append(len(found.records))
+        cursor = found.next_from_seq
+    assert sizes == [1, 2, 2]

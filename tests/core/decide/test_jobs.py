@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Invalid, NotFound, Record
+from tenure import Invalid, NotFound, Record, Settings
 from tenure.contract.replies import LeaseRow
 from tenure.testing.clock import ManualClock
 from tests.kit.rules import Rules, make_queue, snapshot
@@ -208,3 +208,10 @@ def test_a_lease_whose_jobs_were_extended_apart_is_shown_with_their_earliest_dea
         assert (drawn["deadline"], drawn["seqs"], drawn["held"]) == (deadline, held, len(held))
         assert (again.lease, again.deadline, again.seqs) == (claim.lease, deadline, held)
         rules.ack("q", node="a", seqs=[2, 4])
+
+
+def test_a_page_is_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(page_max=2))
+    make_queue(rules, jobs=3)
+    assert len(rules.jobs("q", limit=10**9).items) == 2
+    assert len(rules.jobs("q", limit=0).items) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict, Denied, Invalid, NotFound, Record
+from tenure import Conflict, Denied, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, seqs, tagged
 from tests.kit.rules import Rules, read
@@ -259,3 +259,11 @@ def test_a_topic_is_not_deleted_with_routers_that_the_caller_does_not_reach(rule
     assert [router.name for router in rules.routers(reaches=lambda name: name.startswith("a.")).items] == ["a.own"]
     rules.delete_router("b.in")
     assert rules.delete_topic("a.q", reaches=lambda name: name.startswith("a.")) == (True, ["a.own"])
+
+
+def test_the_number_of_routers_is_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(routers_max=1))
+    rules.put_router("r", source="a", dest="b")
+    with pytest.raises(Overloaded):
+        rules.put_router("s", source="a", dest="c")
+    rules.put_router("r", source="a", dest="c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict, Invalid, NotFound, Record
+from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.core.config import DEFAULTS, as_dict
 from tenure.testing.clock import ManualClock
 from tests.broker.support import seqs
@@ -214,3 +214,34 @@ def test_if_empty_spares_a_topic_with_records(rules: Rules) -> None:
     assert error.value.code == "topic_not_empty"
     rules.delete_records("t", before_seq=2)
     assert rules.delete_topic("t", if_empty=True) == (True, [])
+
+
+def test_durable_is_another_word_for_fsync_and_durability_wins(rules: Rules) -> None:
+    info, _ = rules.put_topic("a", {"durable": True})
+    assert (info.config["durability"], info.config["durable"]) == ("fsync", True)
+    info, _ = rules.put_topic("b", {"durable": True, "durability": "memory"})
+    assert (info.config["durability"], info.config["durable"]) == ("memory", False)
+
+
+def test_a_limit_of_zero_acts_as_one_and_a_large_one_is_clamped(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(page_max=2))
+    for name in "abc":
+        rules.put_topic(name)
+    assert rules.topics(limit=0).items == ["a"]
+    assert rules.topics(limit=1000).items == ["a", "b"]
+
+
+def test_the_number_of_topics_is_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(topics_max=2))
+    rules.put_topic("a")
+    rules.produce("b", [b"1"])
+    before = snapshot(rules)
+    with pytest.raises(Overloaded) as error:
+        rules.put_topic("c")
+    assert error.value.detail == {"limit": "topics_max", "max": 2}
+    with pytest.raises(Overloaded):
+        rules.produce("c", [b"1"])
+    assert snapshot(rules) == before
+    rules.put_topic("a", {"ttl_ms": 1})
+    rules.delete_topic("a")
+    rules.put_topic("c")
