@@ -252,9 +252,9 @@ class Broker:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
-        pump, wait_ms = self._pump, command.wait_ms
+        pump, topic, wait_ms = self._pump, command.topic, command.wait_ms
         pump.check_writable()
-        found = self._state.find(command.topic)
+        found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
             wait_ms
             or wait_ms.__class__ is not int

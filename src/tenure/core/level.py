@@ -21,8 +21,9 @@ LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fs
 """What a topic's durability class asks of a write."""
 
 
+_LEASE_LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.WRITTEN}
+
+
 def lease_level(config: TopicConfig) -> int:
     """Return what an answer about a lease waits for: its sync only where leases are durable, else its write."""
-    if config.leases_durable:
-        return Level.SYNCED
-    return Level.NOW if config.durability == "memory" else Level.WRITTEN
+    return Level.SYNCED if config.leases_durable else _LEASE_LEVELS[config.durability]

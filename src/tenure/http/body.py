@@ -51,7 +51,7 @@ class Reader(Generic[S]):
         self.schema = schema
         self._decode = msgspec.json.Decoder(schema).decode
         self._optional = optional
-        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema))]
+        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema) - {"$topic"})]
         fields = msgspec.structs.fields(schema)
         self._wholes = [(field.name, field.encode_name) for field in fields if int in _leaves(field.type)]
         self._nested = [field.name for field in fields if any(_structs(field.type))]
