@@ -219,9 +219,7 @@ class Broker:
         seqs: Sequence[int] | None = None,
     ) -> Answer[DeletedRecords]:
         """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
-        self._pump.check_open()
-        command = DeleteRecords(topic=topic, before_seq=before_seq, match=match, seqs=seqs)
-        return self._pump.answer(self._engine.run(command))
+        return self.run(DeleteRecords(topic=topic, before_seq=before_seq, match=match, seqs=seqs))
 
     # Leases
 
@@ -377,7 +375,6 @@ class Broker:
 
         A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
         """
-        self._pump.check_open()
         command = Redrive(
             topic=topic,
             to=to,
@@ -388,7 +385,7 @@ class Broker:
             reset_deliveries=reset_deliveries,
             reaches=reaches,
         )
-        return self._pump.answer(self._engine.run(command))
+        return self.run(command)
 
     # Looking
 
@@ -467,14 +464,11 @@ class Broker:
         """Create a topic or replace its config; the second part of the reply is True where it was created. ``share``
         bounds what this caller may use up of what all share.
         """
-        self._pump.check_open()
-        command = PutTopic(topic=topic, config={} if config is None else config, share=share)
-        return self._pump.answer(self._engine.run(command))
+        return self.run(PutTopic(topic=topic, config={} if config is None else config, share=share))
 
     def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
         """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
-        self._pump.check_open()
-        return self._pump.answer(self._engine.run(PatchTopic(topic=topic, config=config)))
+        return self.run(PatchTopic(topic=topic, config=config))
 
     def delete_topic(
         self, topic: str, *, if_empty: bool = False, reaches: Reaches | None = None
@@ -482,9 +476,7 @@ class Broker:
         """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
         change: Denied where one of those routers has another.
         """
-        self._pump.check_open()
-        command = DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches)
-        return self._pump.answer(self._engine.run(command))
+        return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
 
     def put_router(
         self,
@@ -504,7 +496,6 @@ class Broker:
         ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
         ``share`` bounds what this caller may use up of what all share.
         """
-        self._pump.check_open()
         command = PutRouter(
             router=router,
             source=source,
@@ -516,7 +507,7 @@ class Broker:
             allow_cycle=allow_cycle,
             share=share,
         )
-        return self._pump.answer(self._engine.run(command))
+        return self.run(command)
 
     def router(self, router: str) -> Router:
         """One router, as it stands now."""
@@ -542,5 +533,4 @@ class Broker:
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""
-        self._pump.check_open()
-        return self._pump.answer(self._engine.run(DeleteRouter(router=router)))
+        return self.run(DeleteRouter(router=router))

@@ -1,4 +1,4 @@
-"""Commands: each request of the contract as one value, for the broker, the server and whoever waits to run one.
+"""Commands: each request of the contract as one value, for the broker, the server, and callers that wait in line.
 
 The fields are the wire's, and their bounds are part of the type: a body is decoded into its command, and
 ``/openapi.json`` shows what validates. A field without a value of its own may be null, which means the same as leaving

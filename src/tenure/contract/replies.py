@@ -111,7 +111,7 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """Records that a reader missed and nobody asked to remove."""
+    """Records that a reader missed although no caller removed them."""
 
     gap_from: int
     gap_to: int

@@ -30,7 +30,7 @@ class State:
     Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``is_crowded`` says that appends must look at the limits of the whole broker.
     ``expired`` counts the jobs whose lease ran out. ``touched`` collects the topics on which time has passed, and
-    ``ended`` the leases that ran out, where somebody looks at them.
+    ``ended`` the leases that ran out; None where no caller takes them.
     """
 
     __slots__ = (

@@ -95,12 +95,12 @@ def _damage(topic: Topic, records: list[Stored], lost: dict[int, Corrupt]) -> Co
 
 
 def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
-    """Return what this reader missed and nobody asked to remove, or None."""
+    """Return what this reader missed although no caller removed it, or None."""
     head, earliest = topic.visible_seq, topic.floor
     if from_seq > topic.head_seq:
         return Tombstone(1, topic.head_seq, "recreated", topic.head_seq, earliest, head)
     if from_seq >= head:
-        return None  # what was lost behind it is not durable yet, and is reported once it is
+        return None  # what was lost after it is not durable yet, and is reported once it is
     by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < topic.ttl_floor
     if by_cap or by_ttl:
         reason = "mixed" if by_cap and by_ttl else "cap" if by_cap else "ttl"

@@ -205,7 +205,7 @@ def _move(
             code="topic_not_found",
             topic=target_name,
         )
-    # The link is the queue's own: a letter that somebody else wrote cannot un-park anything.
+    # The link is the queue's own: a letter that a producer wrote cannot un-park anything.
     if target.queue is not None and target.queue.copies.get(origin.seq) == topic.id << 64 | letter.seq:
         return (yield from _resume(state, target, [origin.seq], now_ms, payloads, reset=reset))
     seq = target.head_seq + 1
