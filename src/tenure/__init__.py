@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import (
     Closed,
     Conflict,

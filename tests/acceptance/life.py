@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from tenure import Broker, Settings
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.testing.history import History, Outcome
 
 LEASE_MS = 400
@@ -46,7 +46,7 @@ def now_ms(broker: Broker) -> int:
     return broker._engine.now()
 
 
-def note_claim(broker: Broker, notes: Notes, claim: Claim, lease_ms: int) -> None:
+def note_claim(broker: Broker, notes: Notes, claim: Grant, lease_ms: int) -> None:
     deadline = claim.deadline - broker._engine.state.wall_offset_ms
     for job in claim.jobs:
         notes.rows.delivery(
@@ -62,7 +62,7 @@ def note_claim(broker: Broker, notes: Notes, claim: Claim, lease_ms: int) -> Non
     notes.keep()
 
 
-async def settle(broker: Broker, notes: Notes, claim: Claim, *, ack: bool) -> None:
+async def settle(broker: Broker, notes: Notes, claim: Grant, *, ack: bool) -> None:
     """Ack or nack a claim: unknown until the answer is there."""
     at, note = now_ms(broker), notes.rows.ack if ack else notes.rows.nack
     for seq in claim.seqs:

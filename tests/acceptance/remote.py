@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from tenure import Broker, Settings, TenureError
-from tenure.broker.replies import Claim, Produced, Settled
+from tenure.contract.replies import Grant, Produced, Settled
 
 
 class Remote:
@@ -78,7 +78,7 @@ class Remote:
 
 def plain(reply: Any) -> Any:
     match reply:
-        case Claim():
+        case Grant():
             return {"seqs": reply.seqs, "lease_id": reply.lease_id, "redelivered": list(reply.redelivered.values())}
         case Settled():
             return {"count": reply.count, "skipped": reply.skipped}

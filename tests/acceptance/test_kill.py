@@ -128,7 +128,7 @@ async def look(home: Path) -> tuple[int, dict[str, int]]:
     async with await Broker.open(home, settings=SETTINGS) as broker:
         info = broker.topic("written")
         assert info.queue is not None
-        return info.count, {key: info.queue[key] for key in ("ready", "in_flight", "ack_holes")}
+        return info.count, {key: getattr(info.queue, key) for key in ("ready", "in_flight", "ack_holes")}
 
 
 def test_fault_20_kills_all_through_a_recovery_change_nothing(tmp_path: Path) -> None:

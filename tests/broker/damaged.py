@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from tenure import Record
-from tenure.broker import appends, leases, letters, reads, routing, topics, trim
+from tenure.broker import trim
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Frame
 from tenure.broker.rebuilt import Rebuilt
@@ -21,6 +21,7 @@ from tenure.log.segment import HEAD_BYTES, segment_name, segment_numbers
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
+from tests.kit import run
 
 SETTINGS = Settings(segment_bytes=4096, spare_segments=1, trim_step_bytes=1024)
 Key = tuple[int, int]
@@ -68,74 +69,74 @@ def rich_log(seed: int = 1) -> tuple[SimDisk, ManualClock]:
 
 def _old_times(engine: Engine, random: Random) -> None:
     """Fill and empty a queue until its first segments are dropped; some records stay and are carried along."""
-    topics.put_topic(engine, "old", {"type": "queue", "durability": "fsync"})
-    topics.put_topic(engine, "kept", {"cap_records": 50})
+    run.put_topic(engine, "old", {"type": "queue", "durability": "fsync"})
+    run.put_topic(engine, "kept", {"cap_records": 50})
     for number in range(60):
-        appends.produce(engine, "old", [b'"old-%d-%d-%s"' % (number, i, b"." * 60) for i in range(3)])
+        run.produce(engine, "old", [b'"old-%d-%d-%s"' % (number, i, b"." * 60) for i in range(3)])
         if number % 5 == 0:
             tag = f"keep.{number}"
-            appends.produce(engine, "kept", [Record(data=b'"kept-%d"' % number, tag=tag), Record(data=b"0")])
+            run.produce(engine, "kept", [Record(data=b'"kept-%d"' % number, tag=tag), Record(data=b"0")])
         engine.sync()
-        claim = leases.claim(engine, "old", node="w", max_count=3).reply
+        claim = run.claim(engine, "old", node="w", max_count=3).reply
         done = 3 if number < 10 else random.choice((2, 3, 3))
-        leases.ack(engine, "old", node="w", seqs=claim.seqs[:done])
+        run.ack(engine, "old", node="w", seqs=claim.seqs[:done])
         engine.sync()
     while trim.trim_due(engine):
         trim.trim_step(engine)
 
 
 def _declare(engine: Engine) -> None:
-    topics.put_topic(engine, "jobs", {"type": "queue", "max_deliveries": 2, "dead_letter": "letters"})
-    topics.put_topic(engine, "parking", {"type": "queue", "dlq_strategy": "block"})
-    topics.put_topic(engine, "both", {"type": "queue", "dlq_strategy": "block_and_dlq", "dead_letter": "copies"})
-    topics.put_topic(engine, "capped", {"cap_records": 4})
-    topics.put_topic(engine, "passing", {})
-    topics.put_topic(engine, "fast", {"cap_records": 2})
-    topics.put_topic(engine, "empty", {})
-    routing.put_router(engine, "r3", source="fast", dest="slow")
-    routing.put_router(engine, "r1", source="jobs", dest="audit")
-    routing.put_router(engine, "r2", source="capped", dest="trail", filter=["tag", "Glob", "a.*"])
+    run.put_topic(engine, "jobs", {"type": "queue", "max_deliveries": 2, "dead_letter": "letters"})
+    run.put_topic(engine, "parking", {"type": "queue", "dlq_strategy": "block"})
+    run.put_topic(engine, "both", {"type": "queue", "dlq_strategy": "block_and_dlq", "dead_letter": "copies"})
+    run.put_topic(engine, "capped", {"cap_records": 4})
+    run.put_topic(engine, "passing", {})
+    run.put_topic(engine, "fast", {"cap_records": 2})
+    run.put_topic(engine, "empty", {})
+    run.put_router(engine, "r3", source="fast", dest="slow")
+    run.put_router(engine, "r1", source="jobs", dest="audit")
+    run.put_router(engine, "r2", source="capped", dest="trail", filter=["tag", "Glob", "a.*"])
     engine.write()
 
 
 def _work(engine: Engine, clock: ManualClock, turn: int) -> None:
     records = [Record(data=b'"%d-%d"' % (turn, i), tag=f"a.{i}", node="p", meta=b'{"k":1}') for i in range(4)]
-    appends.produce(engine, "jobs", records, idempotency_key=f"key-{turn}")
-    appends.produce(engine, "capped", records)
+    run.produce(engine, "jobs", records, idempotency_key=f"key-{turn}")
+    run.produce(engine, "capped", records)
     engine.write()
-    appends.produce(engine, "jobs", [b'"plain-%d"' % turn, Record(data=b'"late"', delay_ms=5000)])
+    run.produce(engine, "jobs", [b'"plain-%d"' % turn, Record(data=b'"late"', delay_ms=5000)])
     for name in ("parking", "both", "passing"):
-        appends.produce(engine, name, [b'"%s-%d-%d"' % (name.encode(), turn, i) for i in range(3)])
+        run.produce(engine, name, [b'"%s-%d-%d"' % (name.encode(), turn, i) for i in range(3)])
         engine.write()
     for number in range(4):  # more than is kept until the router comes: it burns a seq to say so
-        appends.produce(engine, "fast", [b'"fast-%d-%d"' % (turn, number)])
+        run.produce(engine, "fast", [b'"fast-%d-%d"' % (turn, number)])
         engine.write()
     for source in ("jobs", "capped", "fast"):
-        while routing.forward(engine, engine.state.topics[source]):
+        while run.forward(engine, engine.state.topics[source]):
             pass
     _settle(engine, clock, turn)
-    reads.delete_records(engine, "capped", match=["tag", "Eq", "a.2"])
-    topics.delete_topic(engine, "passing")
-    appends.produce(engine, "passing", [b'"again-%d"' % turn])
+    run.delete_records(engine, "capped", match=["tag", "Eq", "a.2"])
+    run.delete_topic(engine, "passing")
+    run.produce(engine, "passing", [b'"again-%d"' % turn])
     engine.write()
 
 
 def _settle(engine: Engine, clock: ManualClock, turn: int) -> None:
-    claim = leases.claim(engine, "jobs", node="w", max_count=4, lease_ms=1000).reply
+    claim = run.claim(engine, "jobs", node="w", max_count=4, lease_ms=1000).reply
     engine.write()
-    leases.ack(engine, "jobs", node="w", seqs=claim.seqs[:1])
-    leases.nack(engine, "jobs", node="w", seqs=claim.seqs[1:2], dead=True, reason="poison")
-    leases.nack(engine, "jobs", node="w", seqs=claim.seqs[2:3], delay_ms=200, reason="later")
-    leases.extend(engine, "jobs", node="w", seqs=claim.seqs[3:], lease_ms=3000)
+    run.ack(engine, "jobs", node="w", seqs=claim.seqs[:1])
+    run.nack(engine, "jobs", node="w", seqs=claim.seqs[1:2], dead=True, reason="poison")
+    run.nack(engine, "jobs", node="w", seqs=claim.seqs[2:3], delay_ms=200, reason="later")
+    run.extend(engine, "jobs", node="w", seqs=claim.seqs[3:], lease_ms=3000)
     engine.write()
     for name in ("parking", "both"):
-        claim = leases.claim(engine, name, node="w", max_count=3).reply
-        leases.nack(engine, name, node="w", seqs=claim.seqs[:2], dead=True, reason="stop")
-        leases.ack(engine, name, node="w", seqs=claim.seqs[2:])
+        claim = run.claim(engine, name, node="w", max_count=3).reply
+        run.nack(engine, name, node="w", seqs=claim.seqs[:2], dead=True, reason="stop")
+        run.ack(engine, name, node="w", seqs=claim.seqs[2:])
         engine.write()
     if turn == 1:
-        letters.redrive(engine, "letters", limit=1)
-        letters.redrive(engine, "parking", limit=1)
+        run.redrive(engine, "letters", limit=1)
+        run.redrive(engine, "parking", limit=1)
         engine.write()
     clock.advance(4000)
 

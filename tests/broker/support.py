@@ -7,9 +7,11 @@ import threading
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
+
 from tenure import Broker, Record
-from tenure.broker.replies import Claim
-from tenure.core.records import Stored
+from tenure.contract.records import Stored
+from tenure.contract.replies import Grant
 from tenure.core.snapshot import dump_checkpoint
 from tenure.log.home import Sync
 from tenure.log.memory import MemoryLog
@@ -47,7 +49,7 @@ def numbers(broker: Broker, topic: str = "q") -> dict[str, int]:
     """The counters of a queue."""
     queue = broker.topic(topic).queue
     assert queue is not None
-    return queue
+    return asdict(queue)
 
 
 def snapshot(broker: Broker) -> bytes:
@@ -72,7 +74,7 @@ async def start(awaitable: Awaitable[T]) -> asyncio.Future[T]:
     return task
 
 
-async def fail_by_expiry(broker: Broker, clock: ManualClock, times: int = 1, *, topic: str = "q") -> Claim | None:
+async def fail_by_expiry(broker: Broker, clock: ManualClock, times: int = 1, *, topic: str = "q") -> Grant | None:
     """Claim everything and let the leases run out, some times over; the last claim."""
     claim = None
     for _ in range(times):

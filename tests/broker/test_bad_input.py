@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Invalid, Record
+from tenure.contract.commands import Ack, Claim, Command, RedriveFields
 from tenure.testing.clock import ManualClock
 from tests.broker.support import make_queue, snapshot
 
@@ -134,6 +135,8 @@ SHARE = [5, True, "q", ["q"], object(), lambda name: None]
 PAGE: dict[str, list[Any]] = {"limit": [None, *NOT_WHOLE], "cursor": CURSOR}
 
 GOOD: dict[str, dict[str, Any]] = {
+    "run": {"command": Ack(topic="q", node="w", seqs=[1])},
+    "run_claim": {"command": Claim(topic="q", node="w")},
     "produce": {"topic": "q", "records": [b"x"]},
     "diff": {"topic": "q"},
     "delete_records": {"topic": "q", "before_seq": 2},
@@ -173,6 +176,8 @@ PATCH: list[Any] = [
 """Null is no bad value in a patch: it returns a field to its default."""
 
 BAD: dict[str, dict[str, list[Any]]] = {
+    "run": {"command": [*NOT_TEXT, None, "ack", Command(), RedriveFields(), Claim(topic="q", node="w"), Ack]},
+    "run_claim": {"command": [*NOT_TEXT, None, Command(), Ack(topic="q", node="w", seqs=[1]), Claim]},
     "produce": {
         "topic": TOPIC,
         "records": RECORDS,

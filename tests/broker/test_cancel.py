@@ -187,6 +187,7 @@ def refuse_writes(broker: Broker, monkeypatch: pytest.MonkeyPatch, refusal: Tenu
     def refuse(*_: object, **__: object) -> int:
         raise refusal
 
+    monkeypatch.setattr(broker._engine.log, "append", refuse)
     monkeypatch.setattr(broker._engine.log, "append_one", refuse)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Closed, Conflict, NotFound
+from tenure.contract.commands import Claim, GetTopic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, datas, make_queue, numbers, read, start
@@ -58,6 +59,8 @@ async def test_two_closes_at_once_are_harmless(broker: Broker) -> None:
 
 
 CALLS: dict[str, Callable[[Broker], object]] = {
+    "run": lambda b: b.run(GetTopic(topic="q")),
+    "run_claim": lambda b: b.run_claim(Claim(topic="q", node="w")),
     "produce": lambda b: b.produce("q", [b"1"]),
     "diff": lambda b: b.diff("q"),
     "delete_records": lambda b: b.delete_records("q", before_seq=1),

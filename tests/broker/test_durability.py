@@ -179,7 +179,7 @@ async def test_a_claim_that_waited_long_for_its_sync_gets_its_time_back(
     log.gate.set()
     claim = await claiming
     assert claim.deadline == clock.wall_ms() + 1000, "moved by the wait"
-    assert broker.leases("q").items[0]["deadline"] == claim.deadline
+    assert broker.leases("q").items[0].deadline == claim.deadline
     clock.advance(1000)
     assert (await broker.ack("q", node="w", seqs=[1])).count == 1
 

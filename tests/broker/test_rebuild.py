@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from tenure import Broker
-from tenure.broker import appends, leases, reads, routing, topics
 from tenure.broker.engine import Engine
 from tenure.broker.rebuild import rebuild
 from tenure.broker.rebuilt import Rebuilt
@@ -39,6 +38,7 @@ from tests.broker.damaged import (
     truth_of,
     whole,
 )
+from tests.kit import run
 
 SEEDS = (1, 2)
 
@@ -264,7 +264,7 @@ async def test_the_new_directory_works() -> None:
 async def work_off(broker: Broker, name: str) -> None:
     queue = broker.topic(name).queue
     assert queue is not None
-    if queue["parked"]:
+    if queue.parked:
         await broker.redrive(name)
     while (claim := await broker.claim(name, node="w", max_count=7)).seqs:
         assert not (await broker.ack(name, node="w", seqs=claim.seqs)).skipped
@@ -311,19 +311,19 @@ def test_a_seq_that_only_a_lease_speaks_of_is_known_and_lost() -> None:
     """Else it would be given to another record, and the holder of the lease would not notice."""
     disk, clock = SimDisk(1), ManualClock()
     engine = engine_on(disk, clock)
-    topics.put_topic(engine, "q", {"type": "queue"})
-    appends.produce(engine, "q", [b"1"])
+    run.put_topic(engine, "q", {"type": "queue"})
+    run.produce(engine, "q", [b"1"])
     engine.write()
-    appends.produce(engine, "q", [b"2", b"3"])
+    run.produce(engine, "q", [b"2", b"3"])
     engine.write()
-    leases.claim(engine, "q", node="w", max_count=3)
+    run.claim(engine, "q", node="w", max_count=3)
     engine.log.close()
     known = truth_of(disk.kill(), clock)
     flip(disk, [found for found in known.frames if isinstance(found.event, Appended)][1], HEADER_BYTES + 3)
     target = SimDisk(2)
     [kept] = rebuild(disk, target, clock=clock, settings=SETTINGS).topics
     assert (kept.records, kept.head_seq, kept.lost) == (1, 3, [(2, 3)])
-    assert appends.produce(engine_on(target, clock), "q", [b"4"]).reply.first_seq == 4
+    assert run.produce(engine_on(target, clock), "q", [b"4"]).reply.first_seq == 4
 
 
 def test_carried_records_tell_which_of_their_neighbours_were_done() -> None:
@@ -350,12 +350,12 @@ def test_a_topic_with_a_damaged_delete_does_not_come_back_where_its_name_was_giv
 def test_routers_go_on_behind_their_source_and_say_what_they_have_not_copied() -> None:
     disk, clock = SimDisk(1), ManualClock()
     engine = engine_on(disk, clock)
-    topics.put_topic(engine, "full", {"cap_records": 1, "discard": "reject"})
-    appends.produce(engine, "full", [b"0"])
-    routing.put_router(engine, "r", source="from", dest="full")
-    appends.produce(engine, "from", [b"1", b"2", b"3"])
-    reads.delete_records(engine, "from", seqs=[2])
-    routing.forward(engine, engine.state.topics["from"])
+    run.put_topic(engine, "full", {"cap_records": 1, "discard": "reject"})
+    run.produce(engine, "full", [b"0"])
+    run.put_router(engine, "r", source="from", dest="full")
+    run.produce(engine, "from", [b"1", b"2", b"3"])
+    run.delete_records(engine, "from", seqs=[2])
+    run.forward(engine, engine.state.topics["from"])
     engine.log.close()
     target = SimDisk(2)
     [router] = rebuild(disk, target, clock=clock, settings=SETTINGS).routers

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from tenure import Broker, Record, Settings
-from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Reader
 from tenure.broker.trim import trim_due, trim_step
+from tenure.contract.records import Stored
 from tenure.core.invariants import invariants
-from tenure.core.records import Stored
 from tenure.core.snapshot import dump_state, dump_topic
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, make_queue, numbers, read, reopen, tagged
 from tests.core.test_fold import Story, refold
+from tests.kit import run
 
 SMALL = Settings(segment_bytes=2048, spare_segments=1, trim_step_bytes=300)
 
@@ -53,10 +53,10 @@ def contents(log: MemoryLog, state: State) -> Iterator[tuple[str, list[Stored]]]
 
 def test_a_queue_that_is_worked_off_keeps_its_log_small() -> None:
     engine = make()
-    topics.put_topic(engine, "q", {"type": "queue"})
+    run.put_topic(engine, "q", {"type": "queue"})
     for _ in range(300):
-        appends.produce(engine, "q", [b"x" * 50] * 5)
-        leases.claim(engine, "q", node="w", max_count=5, auto_ack=True)
+        run.produce(engine, "q", [b"x" * 50] * 5)
+        run.claim(engine, "q", node="w", max_count=5, auto_ack=True)
         engine.write()
         trim(engine)
         assert log_bytes(engine) < 4 * 2048
@@ -66,9 +66,9 @@ def test_a_queue_that_is_worked_off_keeps_its_log_small() -> None:
 def test_trimming_ends_however_much_lies_around_the_records(size: int) -> None:
     """Bare live bytes say little of what tiny records weigh: the log cannot get as small as twice of them."""
     engine = make()
-    topics.put_topic(engine, "t", {})
+    run.put_topic(engine, "t", {})
     for _ in range(300):
-        appends.produce(engine, "t", [b"x" * size])
+        run.produce(engine, "t", [b"x" * size])
         engine.write()
     trim(engine)
     assert not trim_due(engine)
@@ -77,10 +77,10 @@ def test_trimming_ends_however_much_lies_around_the_records(size: int) -> None:
 
 def test_trimming_ends_where_a_topic_has_more_state_than_records() -> None:
     engine = make()
-    topics.put_topic(engine, "q", {"type": "queue"})
+    run.put_topic(engine, "q", {"type": "queue"})
     for number in range(200):
-        appends.produce(engine, "q", [b""], idempotency_key=str(number), client_id=f"client-{number}", client_seq=1)
-        leases.claim(engine, "q", node="w", auto_ack=True)
+        run.produce(engine, "q", [b""], idempotency_key=str(number), client_id=f"client-{number}", client_seq=1)
+        run.claim(engine, "q", node="w", auto_ack=True)
         engine.write()
     trim(engine)
     before = log_bytes(engine)
@@ -92,15 +92,15 @@ def test_trimming_ends_where_a_topic_has_more_state_than_records() -> None:
 def test_rewriting_stays_within_the_cost_of_having_written() -> None:
     """A full log of live records, and as much again that comes and goes: what trimming writes is of the same order."""
     engine = make(Settings(segment_bytes=4096, spare_segments=2, trim_step_bytes=1000))
-    topics.put_topic(engine, "keep", {})
-    topics.put_topic(engine, "q", {"type": "queue"})
+    run.put_topic(engine, "keep", {})
+    run.put_topic(engine, "q", {"type": "queue"})
     for _ in range(100):
-        appends.produce(engine, "keep", [b"x" * 200])
+        run.produce(engine, "keep", [b"x" * 200])
     steps = produced = 0
     for _ in range(1000):
-        appends.produce(engine, "q", [b"x" * 200])
+        run.produce(engine, "q", [b"x" * 200])
         produced += 200
-        leases.claim(engine, "q", node="w", auto_ack=True)
+        run.claim(engine, "q", node="w", auto_ack=True)
         engine.write()
         steps += trim(engine)
     assert 0 < steps * 1000 < 10 * produced
@@ -112,13 +112,13 @@ def test_a_step_moves_no_more_than_its_budget(count: int) -> None:
     """Other work waits for a step: beyond its budget it writes the frame that went over it, and no more."""
     settings = Settings(segment_bytes=1 << 16, spare_segments=1, trim_step_bytes=2_000)
     engine = make(settings)
-    topics.put_topic(engine, "keep", {})
-    topics.put_topic(engine, "go", {})
+    run.put_topic(engine, "keep", {})
+    run.put_topic(engine, "go", {})
     while len(engine.log.segments()) < 4:
-        appends.produce(engine, "keep", [b"x" * 100] * count)
-        appends.produce(engine, "go", [b"x" * 1_000])
+        run.produce(engine, "keep", [b"x" * 100] * count)
+        run.produce(engine, "go", [b"x" * 1_000])
         engine.write()
-    reads.delete_records(engine, "go", before_seq=1 << 40)
+    run.delete_records(engine, "go", before_seq=1 << 40)
     steps = 0
     while trim_due(engine):
         before = engine.rewritten_bytes
@@ -131,11 +131,11 @@ def test_a_step_moves_no_more_than_its_budget(count: int) -> None:
 def test_a_step_looks_at_no_more_frames_than_its_budget_allows() -> None:
     """Dead frames above the floor cost nothing to drop, but a look each."""
     engine = make(Settings(segment_bytes=1 << 16, spare_segments=1, trim_step_bytes=2_000))
-    topics.put_topic(engine, "t", {})
+    run.put_topic(engine, "t", {})
     for _ in range(400):
-        appends.produce(engine, "t", [b"x" * 400])
+        run.produce(engine, "t", [b"x" * 400])
         engine.write()
-    reads.delete_records(engine, "t", seqs=list(range(2, 398)))
+    run.delete_records(engine, "t", seqs=list(range(2, 398)))
     topic = engine.state.topics["t"]
     while trim_due(engine):
         before = sum(len(piece.firsts) for piece in topic.pieces)

@@ -10,6 +10,7 @@ import pytest
 from tenure import Broker, Record
 from tenure.broker.coordinator import Coordinator
 from tenure.broker.line import Line
+from tenure.contract.commands import Claim
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.topic import Topic
 from tenure.testing.clock import ManualClock
@@ -19,10 +20,7 @@ from tests.broker.support import make_queue, numbers, start, turn
 class Taker:
     """Somebody who wants a number of jobs."""
 
-    node: str = "w"
-    lease_ms: int | None = None
-    claim_id: str | None = None
-    auto_ack: bool = False
+    claim = Claim(topic="q", node="w")
 
     def __init__(self, name: str, want: int = 1) -> None:
         self.name = name

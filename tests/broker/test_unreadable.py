@@ -10,14 +10,14 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from tenure import Record
-from tenure.broker import appends, evict, leases, letters, reads, routing, topics, trim
+from tenure.broker import trim
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Reader
 from tenure.broker.rebuild import rebuild
-from tenure.broker.strip import strip
-from tenure.core.events import Carried, Evicted
+from tenure.core.events import Carried, Event, Evicted
 from tenure.core.invariants import invariants
 from tenure.core.piece import find
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
@@ -28,6 +28,7 @@ from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.broker.support import datas, seqs
 from tests.faults.world import Ledger, Session, check_fold, events_of, picture, picture_of, records
+from tests.kit import run
 
 SETTINGS = Settings(segment_bytes=8192, spare_segments=1, trim_step_bytes=2048, frame_cache_bytes=1)
 HARMS = ["flip", "EIO"]
@@ -78,8 +79,8 @@ class World:
         """Work off another queue until every segment there is has been trimmed away."""
         last = self.session.log.segments()[-1].number
         for _ in range(200):
-            appends.produce(self.engine, "busy", [b"x" * 1500], config={"type": "queue"})
-            leases.claim(self.engine, "busy", node="w", auto_ack=True)
+            run.produce(self.engine, "busy", [b"x" * 1500], config={"type": "queue"})
+            run.claim(self.engine, "busy", node="w", auto_ack=True)
             self.session.sync()
             try:
                 self.session.trim()
@@ -96,13 +97,13 @@ class World:
         """Everything that only looks at a queue; none of it may fail. Returns the counts."""
         engine = self.engine
         for state in ("ready", "in_flight", "delayed", "parked"):
-            reads.jobs(engine, name, state=state)
-        reads.leases(engine, name)
-        strip(engine, name)
-        topics.meters(engine, name)
-        counts = topics.topic_info(engine, name).queue
+            run.jobs(engine, name, state=state)
+        run.leases(engine, name)
+        run.strip(engine, name)
+        engine.meters_of(name)
+        counts = run.topic_info(engine, name).queue
         assert counts is not None
-        return counts
+        return asdict(counts)
 
 
 def refuse_reads(disk: SimDisk, name: str, start: int, end: int) -> None:
@@ -122,9 +123,9 @@ def refuse_reads(disk: SimDisk, name: str, start: int, end: int) -> None:
 
 def make(name: str = "q", *puts: Sequence[bytes | Record], type: str = "queue", **config: Any) -> World:
     world = World()
-    topics.put_topic(world.engine, name, {"type": type, **config})
+    run.put_topic(world.engine, name, {"type": type, **config})
     for put in puts:
-        appends.produce(world.engine, name, put)
+        run.produce(world.engine, name, put)
     return world
 
 
@@ -140,7 +141,7 @@ def test_what_cannot_be_read_weighs_its_share_of_the_frame() -> None:
     assert reader.weigh(topic, [2, 1]) == 20
     assert reader.weigh(topic, [1, 1, 3, 2]) == 45
     for seq in (2, 1, 3):
-        reads.delete_records(world.engine, "q", seqs=[seq])
+        run.delete_records(world.engine, "q", seqs=[seq])
     assert (topic.count, topic.bytes) == (1, 5), "acks one by one take no more than the frame weighs"
     invariants(world.engine.state)
 
@@ -148,13 +149,13 @@ def test_what_cannot_be_read_weighs_its_share_of_the_frame() -> None:
 def test_a_topic_never_weighs_less_than_nothing() -> None:
     """The heavy record went before the frame decayed: the guess for the light one is too much."""
     world = make("q", [b"h" * 500, b"l"], [b"z"])
-    reads.delete_records(world.engine, "q", seqs=[1])
+    run.delete_records(world.engine, "q", seqs=[1])
     world.harm("q", 2, how="flip")
-    reads.delete_records(world.engine, "q", seqs=[2])
+    run.delete_records(world.engine, "q", seqs=[2])
     topic = world.engine.state.topics["q"]
     assert (topic.count, topic.bytes) == (1, 0)
     invariants(world.engine.state)
-    reads.delete_records(world.engine, "q", seqs=[3])
+    run.delete_records(world.engine, "q", seqs=[3])
     invariants(world.engine.state)
 
 
@@ -191,11 +192,11 @@ def test_the_tables_that_are_kept_are_bounded() -> None:
 @pytest.mark.parametrize("how", HARMS)
 def test_a_finished_job_whose_frame_decayed_is_acked_and_nacked(how: str) -> None:
     world = make("q", [b"1", b"2", b"3"], [b"4"], max_deliveries=5)
-    assert leases.claim(world.engine, "q", node="w", max_count=4).reply.seqs == [1, 2, 3, 4]
+    assert run.claim(world.engine, "q", node="w", max_count=4).reply.seqs == [1, 2, 3, 4]
     world.harm("q", 1, how=how)
-    assert leases.ack(world.engine, "q", node="w", seqs=[1]).reply.count == 1
-    assert leases.nack(world.engine, "q", node="w", seqs=[2]).reply.count == 1
-    assert leases.nack(world.engine, "q", node="w", seqs=[3], dead=True).reply.count == 1
+    assert run.ack(world.engine, "q", node="w", seqs=[1]).reply.count == 1
+    assert run.nack(world.engine, "q", node="w", seqs=[2]).reply.count == 1
+    assert run.nack(world.engine, "q", node="w", seqs=[3], dead=True).reply.count == 1
     assert world.look("q")["in_flight"] == 1
     invariants(world.engine.state)
 
@@ -205,47 +206,48 @@ def test_a_finished_job_whose_frame_decayed_is_acked_and_nacked(how: str) -> Non
 def test_a_claim_goes_on_behind_the_jobs_that_it_parks(how: str, max_count: int) -> None:
     world = make("q", [b"bad", b"bad"], [b"good"])
     world.harm("q", 1, how=how)
-    assert leases.claim(world.engine, "q", node="w", max_count=max_count).reply.seqs == [3]
+    assert run.claim(world.engine, "q", node="w", max_count=max_count).reply.seqs == [3]
     assert world.look("q")["parked"] == 2
-    assert all(item["reason"].startswith("unreadable") for item in reads.jobs(world.engine, "q", state="parked").items)
+    assert all(item["reason"].startswith("unreadable") for item in run.jobs(world.engine, "q", state="parked").items)
     with pytest.raises(Corrupt):
-        reads.job(world.engine, "q", 1)
-    assert reads.delete_records(world.engine, "q", seqs=[1, 2]).reply.deleted == 2
+        run.job(world.engine, "q", 1)
+    assert run.delete_records(world.engine, "q", seqs=[1, 2]).reply.deleted == 2
 
 
 def test_a_claim_buries_a_bounded_number_of_unreadable_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole stretch is damaged: one claim parks some of it and has those who wait looked at again."""
-    monkeypatch.setattr(leases, "LETTERS_MAX", 4)
+    monkeypatch.setattr("tenure.core.decide.claim.LETTERS_MAX", 4)
     world = make("q", [b"bad"] * 10, [b"good"])
     world.harm("q", 1, how="flip")
-    found = [leases.claim(world.engine, "q", node="w").reply.seqs for _ in range(3)]
+    found = [run.claim(world.engine, "q", node="w").reply.seqs for _ in range(3)]
     assert found == [[], [], [11]]
     assert world.engine.touched
+    assert world.engine.metrics.dead_lettered == world.look("q")["dead_lettered"] == 10
 
 
 @pytest.mark.parametrize("how", HARMS)
 def test_a_read_serves_what_is_in_front_of_the_damage_and_names_what_to_skip(how: str) -> None:
     world = make("log", [b"1"], [b"2", b"3"], [b"4"], [b"5"], type="log")
     world.harm("log", 3, how=how)
-    before = reads.diff(world.engine, "log")
+    before = run.diff(world.engine, "log")
     assert (datas(before.records), before.next_from_seq, before.caught_up) == ([b"1"], 1, False)
     with pytest.raises(Corrupt) as refused:
-        reads.diff(world.engine, "log", from_seq=1)
+        run.diff(world.engine, "log", from_seq=1)
     assert (refused.value.detail["first_seq"], refused.value.detail["last_seq"]) == (2, 3)
     assert refused.value.detail["file"]
-    behind = reads.diff(world.engine, "log", from_seq=refused.value.detail["next_from_seq"])
+    behind = run.diff(world.engine, "log", from_seq=refused.value.detail["next_from_seq"])
     assert (datas(behind.records), behind.caught_up) == ([b"4", b"5"], True)
 
 
 def test_a_tombstone_in_front_of_the_damage_is_told_first() -> None:
     world = make("log", *([b"%d" % number] for number in range(1, 6)), type="log", cap_records=3)
     world.harm("log", 3, how="flip")
-    gap = reads.diff(world.engine, "log")
+    gap = run.diff(world.engine, "log")
     assert gap.tombstone is not None
     assert (gap.tombstone.gap_to, gap.records, gap.next_from_seq) == (2, [], 2)
     with pytest.raises(Corrupt):
-        reads.diff(world.engine, "log", from_seq=2)
-    assert datas(reads.diff(world.engine, "log", from_seq=3).records) == [b"4", b"5"]
+        run.diff(world.engine, "log", from_seq=2)
+    assert datas(run.diff(world.engine, "log", from_seq=3).records) == [b"4", b"5"]
 
 
 # Caps and time to live
@@ -257,18 +259,18 @@ def test_a_damaged_record_is_evicted_when_its_time_has_come(how: str, restart: s
     """Every command on the topic works before, at and after that time; produce does not raise after it appended."""
     world = make("q", [b"bad"], ttl_ms=10_000)
     world.clock.advance(5_000)
-    appends.produce(world.engine, "q", [b"good"])
+    run.produce(world.engine, "q", [b"good"])
     world.harm("q", 1, how=how)
     assert world.look("q")["ready"] == 2
-    assert topics.topic_info(world.engine, "q").queue["oldest_ready_ms"] == 5_000  # type: ignore[index]
+    assert run.topic_info(world.engine, "q").queue.oldest_ready_ms == 5_000  # type: ignore[union-attr]
     world.clock.advance(6_000)
-    produced = appends.produce(world.engine, "q", [b"more"]).reply
+    produced = run.produce(world.engine, "q", [b"more"]).reply
     assert (produced.first_seq, produced.head_seq) == (3, 3)
     assert world.look("q")["ready"] == 2
-    assert datas(reads.diff(world.engine, "q").records) == [b"good", b"more"]
+    assert datas(run.diff(world.engine, "q").records) == [b"good", b"more"]
     world.churn()
     world.reopen(checkpoint=restart == "checkpoint")
-    assert leases.claim(world.engine, "q", node="w", max_count=9).reply.seqs == [2, 3]
+    assert run.claim(world.engine, "q", node="w", max_count=9).reply.seqs == [2, 3]
 
 
 @pytest.mark.parametrize("how", HARMS)
@@ -277,10 +279,10 @@ def test_a_cap_takes_damaged_records_in_their_turn(how: str, config: dict[str, A
     world = make("log", [b"." * 20] * 2, [b"." * 20], type="log", **config)
     world.harm("log", 1, how=how)
     for number in range(4, 8):
-        assert appends.produce(world.engine, "log", [b"%020d" % number]).reply.first_seq == number
+        assert run.produce(world.engine, "log", [b"%020d" % number]).reply.first_seq == number
     topic = world.engine.state.topics["log"]
     assert (topic.count, topic.bytes) == (3, 60)
-    assert seqs(reads.diff(world.engine, "log", from_seq=4).records) == [5, 6, 7]
+    assert seqs(run.diff(world.engine, "log", from_seq=4).records) == [5, 6, 7]
     world.churn()
     world.reopen(checkpoint=False)
     assert world.engine.state.topics["log"].bytes == 60
@@ -293,21 +295,21 @@ def test_an_eviction_that_cannot_be_logged_never_fails_a_command(
 ) -> None:
     world = make("log", [b"1"], type="log", **config)
     world.clock.advance(20_000)
-    commit = Engine.commit
+    commit_all = Engine.commit_all
 
-    def failing(engine: Engine, event: Any, topic_id: int, *, urgent: bool = False) -> int:
-        if isinstance(event, Evicted):
+    def failing(engine: Engine, events: list[Event]) -> int:
+        if any(isinstance(event, Evicted) for event in events):
             raise error("no")
-        return commit(engine, event, topic_id, urgent=urgent)
+        return commit_all(engine, events)
 
-    monkeypatch.setattr(Engine, "commit", failing)
-    assert appends.produce(world.engine, "log", [b"2"]).reply.first_seq == 2
-    assert datas(reads.diff(world.engine, "log").records) == [b"1", b"2"]
-    assert topics.topic_info(world.engine, "log").count == 2
+    monkeypatch.setattr(Engine, "commit_all", failing)
+    assert run.produce(world.engine, "log", [b"2"]).reply.first_seq == 2
+    assert datas(run.diff(world.engine, "log").records) == [b"1", b"2"]
+    assert run.topic_info(world.engine, "log").count == 2
     monkeypatch.undo()
     topic = world.engine.state.topics["log"]
-    evict.evict_over_ttl(world.engine, topic, world.engine.now())
-    evict.evict_over_cap(world.engine, topic, world.engine.now())
+    run.evict_over_ttl(world.engine, topic, world.engine.now())
+    run.evict_over_cap(world.engine, topic, world.engine.now())
     assert topic.count == 1, "it is made good later"
 
 
@@ -318,39 +320,39 @@ def test_an_eviction_that_cannot_be_logged_never_fails_a_command(
 @pytest.mark.parametrize("strategy", ["skip", "block_and_dlq"])
 def test_only_the_unreadable_ones_of_a_pass_of_dead_letters_are_parked(how: str, strategy: str) -> None:
     world = make("q", [b"1"], [b"bad", b"bad"], [b"4"], max_deliveries=1, dead_letter="dead", dlq_strategy=strategy)
-    leases.claim(world.engine, "q", node="w", max_count=4, lease_ms=1_000)
+    run.claim(world.engine, "q", node="w", max_count=4, lease_ms=1_000)
     world.harm("q", 2, how=how)
     world.clock.advance(60_000)
-    assert leases.claim(world.engine, "q", node="w").reply.seqs == []
-    assert datas(reads.diff(world.engine, "dead").records) == [b"1", b"4"]
-    parked = {item["seq"]: item["reason"] for item in reads.jobs(world.engine, "q", state="parked").items}
+    assert run.claim(world.engine, "q", node="w").reply.seqs == []
+    assert datas(run.diff(world.engine, "dead").records) == [b"1", b"4"]
+    parked = {item["seq"]: item["reason"] for item in run.jobs(world.engine, "q", state="parked").items}
     assert sorted(parked) == ([2, 3] if strategy == "skip" else [1, 2, 3, 4])
     assert all(parked[seq].startswith("max_deliveries; unreadable: ") for seq in (2, 3))
     world.churn()
     with pytest.raises(Corrupt):
-        reads.job(world.engine, "q", 2)
-    assert reads.delete_records(world.engine, "q", before_seq=9).reply.count == 0
+        run.job(world.engine, "q", 2)
+    assert run.delete_records(world.engine, "q", before_seq=9).reply.count == 0
 
 
 @pytest.mark.parametrize("how", HARMS)
 def test_a_redrive_passes_over_letters_that_cannot_be_read(how: str) -> None:
     world = make("q", [b"1"], [b"2"], [b"3"], dead_letter="dead")
     for seq in (1, 2, 3):
-        leases.claim(world.engine, "q", node="w")
-        leases.nack(world.engine, "q", node="w", seqs=[seq], dead=True)
+        run.claim(world.engine, "q", node="w")
+        run.nack(world.engine, "q", node="w", seqs=[seq], dead=True)
     world.harm("dead", 2, how=how)
-    assert letters.redrive(world.engine, "dead").reply.seqs == [1, 3]
-    assert datas(leases.claim(world.engine, "q", node="w", max_count=9).reply.jobs) == [b"1", b"3"]
+    assert run.redrive(world.engine, "dead").reply.seqs == [1, 3]
+    assert datas(run.claim(world.engine, "q", node="w", max_count=9).reply.jobs) == [b"1", b"3"]
     assert world.engine.state.topics["dead"].count == 1, "it stays"
 
 
 @pytest.mark.parametrize("how", HARMS)
 def test_a_redrive_by_tag_passes_over_parked_jobs_that_cannot_be_read(how: str) -> None:
     world = make("q", *([Record(data=b"%d" % seq, tag="t")] for seq in (1, 2, 3)), dlq_strategy="block")
-    leases.claim(world.engine, "q", node="w", max_count=3)
-    leases.nack(world.engine, "q", node="w", seqs=[1, 2, 3], dead=True)
+    run.claim(world.engine, "q", node="w", max_count=3)
+    run.nack(world.engine, "q", node="w", seqs=[1, 2, 3], dead=True)
     world.harm("q", 2, how=how)
-    assert letters.redrive(world.engine, "q", match=["tag", "Eq", "t"]).reply.seqs == [1, 3]
+    assert run.redrive(world.engine, "q", match=["tag", "Eq", "t"]).reply.seqs == [1, 3]
 
 
 # Routers
@@ -359,22 +361,22 @@ def test_a_redrive_by_tag_passes_over_parked_jobs_that_cannot_be_read(how: str) 
 @pytest.mark.parametrize("how", HARMS)
 def test_a_router_passes_over_damage_and_counts_it_as_missed(how: str) -> None:
     world = World()
-    routing.put_router(world.engine, "r", source="from", dest="to")
-    appends.produce(world.engine, "from", [b"1"])
-    appends.produce(world.engine, "from", [b"bad", b"bad"])
-    appends.produce(world.engine, "from", [b"4"])
+    run.put_router(world.engine, "r", source="from", dest="to")
+    run.produce(world.engine, "from", [b"1"])
+    run.produce(world.engine, "from", [b"bad", b"bad"])
+    run.produce(world.engine, "from", [b"4"])
     world.harm("from", 2, how=how)
     world.session.forward("from")
-    router = routing.get_router(world.engine, "r")
+    router = run.get_router(world.engine, "r")
     assert (router.cursor, router.forwarded, router.missed) == (4, 2, 2)
-    found = reads.diff(world.engine, "to")
+    found = run.diff(world.engine, "to")
     assert datas(found.records) == [b"1", b"4"]
     assert found.tombstone is not None
     assert (found.tombstone.reason, found.tombstone.missed_estimate) == ("source_trim", 2)
     world.churn()
-    appends.produce(world.engine, "from", [b"5"])
+    run.produce(world.engine, "from", [b"5"])
     world.session.forward("from")
-    assert datas(reads.diff(world.engine, "to").records) == [b"1", b"4", b"5"]
+    assert datas(run.diff(world.engine, "to").records) == [b"1", b"4", b"5"]
 
 
 # Trimming behind it
@@ -383,14 +385,14 @@ def test_a_router_passes_over_damage_and_counts_it_as_missed(how: str) -> None:
 def states(world: World) -> World:
     """One frame with a job acked, one in flight, one delayed, one parked, one ready; and healthy frames around it."""
     engine = world.engine
-    topics.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "lease_ms": 10**7})
-    appends.produce(engine, "q", [b"before"])
-    appends.produce(engine, "q", [b"%d" % seq * 50 for seq in range(2, 7)])
-    appends.produce(engine, "q", [b"behind"])
-    leases.claim(engine, "q", node="w", max_count=5)
-    leases.ack(engine, "q", node="w", seqs=[2])
-    leases.nack(engine, "q", node="w", seqs=[4], delay_ms=10**6)
-    leases.nack(engine, "q", node="w", seqs=[5], dead=True, reason="poison")
+    run.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "lease_ms": 10**7})
+    run.produce(engine, "q", [b"before"])
+    run.produce(engine, "q", [b"%d" % seq * 50 for seq in range(2, 7)])
+    run.produce(engine, "q", [b"behind"])
+    run.claim(engine, "q", node="w", max_count=5)
+    run.ack(engine, "q", node="w", seqs=[2])
+    run.nack(engine, "q", node="w", seqs=[4], delay_ms=10**6)
+    run.nack(engine, "q", node="w", seqs=[5], dead=True, reason="poison")
     return world
 
 
@@ -417,12 +419,12 @@ def test_unreadable_jobs_outlive_their_segment_where_they_stood(
     assert sum(isinstance(event, Carried) and event.lost is not None for event in events_of(engine)) == 1
     for seq in (3, 4, 5, 6):
         with pytest.raises(Corrupt) as refused:
-            reads.job(engine, "q", seq)
+            run.job(engine, "q", seq)
         assert refused.value.code == "unreadable"
-    assert leases.ack(engine, "q", node="w", seqs=[1, 3]).reply.count == 2
-    assert datas(leases.claim(engine, "q", node="w", max_count=9).reply.jobs) == [b"behind"]
-    assert sorted(item["seq"] for item in reads.jobs(engine, "q", state="parked").items) == [5, 6]
-    assert reads.delete_records(engine, "q", seqs=[4, 5, 6]).reply.deleted == 3
+    assert run.ack(engine, "q", node="w", seqs=[1, 3]).reply.count == 2
+    assert datas(run.claim(engine, "q", node="w", max_count=9).reply.jobs) == [b"behind"]
+    assert sorted(item["seq"] for item in run.jobs(engine, "q", state="parked").items) == [5, 6]
+    assert run.delete_records(engine, "q", seqs=[4, 5, 6]).reply.deleted == 3
     assert engine.state.topics["q"].bytes == len(b"behind")
     invariants(engine.state)
     check_fold(engine)
@@ -437,8 +439,8 @@ def test_unreadable_neighbours_are_carried_together() -> None:
     lost = [event for event in events_of(world.engine) if isinstance(event, Carried) and event.lost is not None]
     assert sum(len(event.seqs) for event in lost) == 20
     assert len(lost) <= 2
-    assert seqs(reads.diff(world.engine, "log").records) == [1, 2, 3, 4]
-    assert seqs(reads.diff(world.engine, "log", from_seq=24).records) == list(range(25, 31))
+    assert seqs(run.diff(world.engine, "log").records) == [1, 2, 3, 4]
+    assert seqs(run.diff(world.engine, "log", from_seq=24).records) == list(range(25, 31))
 
 
 def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
@@ -452,7 +454,7 @@ def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
             trim._carry_frames(engine, topic, topic.pieces[0], 10_000)
     del disk.pread
     world.churn()
-    assert datas(reads.diff(engine, "log").records) == [b"1", b"2"]
+    assert datas(run.diff(engine, "log").records) == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("how", HARMS)
@@ -464,7 +466,7 @@ def test_lost_records_still_have_their_weight_and_their_age(how: str) -> None:
     topic = world.engine.state.topics["log"]
     assert (topic.count, topic.bytes, world.engine.reader.weigh(topic, [1, 2])) == (2, 6, 6)
     world.clock.advance(11_000)
-    assert topics.topic_info(world.engine, "log").count == 0
+    assert run.topic_info(world.engine, "log").count == 0
 
 
 @pytest.mark.parametrize("how", HARMS)
@@ -495,7 +497,7 @@ def test_salvage_keeps_a_record_that_another_frame_still_has() -> None:
     world.session.sync()
     disk = world.session.disk.crash("lost")
     with pytest.raises(Corrupt):
-        reads.diff(Session(disk.kill(), Ledger(), world.clock, settings=SETTINGS).engine, "log")
+        run.diff(Session(disk.kill(), Ledger(), world.clock, settings=SETTINGS).engine, "log")
     report = rebuild(disk, SimDisk(2), clock=world.clock, settings=SETTINGS)
     assert [topic.lost for topic in report.topics] == [[]]
 
@@ -505,8 +507,8 @@ def test_a_restart_gives_the_state_that_was_left(restart: str) -> None:
     """Guessed weights stand in the events: replayed, with or without a checkpoint, they give the same state."""
     world = states(World())
     world.harm("q", 3, how="flip")
-    leases.ack(world.engine, "q", node="w", seqs=[3])
-    reads.delete_records(world.engine, "q", seqs=[6])
+    run.ack(world.engine, "q", node="w", seqs=[3])
+    run.delete_records(world.engine, "q", seqs=[6])
     world.churn()
     expected, now = picture(world.engine)[1:], world.engine.now()
     world.reopen(checkpoint=restart == "checkpoint")
@@ -517,7 +519,7 @@ def test_a_frame_that_is_kept_in_memory_needs_no_disk() -> None:
     """What was just appended is carried whole although its bytes have decayed meanwhile."""
     engine = Engine(MemoryLog(segment_bytes=2048), clock=ManualClock(), settings=Settings(segment_bytes=2048))
     engine.recover()
-    appends.produce(engine, "log", [b"1"])
+    run.produce(engine, "log", [b"1"])
     topic = engine.state.topics["log"]
     engine.log.read = _unreadable  # type: ignore[method-assign]
     trim._carry_frames(engine, topic, topic.pieces[0], 1_000)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenure import Broker
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.events import Extended, decode
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, make_queue, numbers, start, turn
@@ -38,7 +38,7 @@ def extended(log: GatedLog) -> list[Extended]:
     return [event for event in events if isinstance(event, Extended)]
 
 
-async def claim_slowly(broker: Broker, log: GatedLog, **options: object) -> asyncio.Future[Claim]:
+async def claim_slowly(broker: Broker, log: GatedLog, **options: object) -> asyncio.Future[Grant]:
     log.gate.clear()
     return await start(broker.claim("q", node="w", max_count=2, **options))  # type: ignore[arg-type]
 

@@ -11,12 +11,12 @@ import pytest
 
 import tenure.broker.upkeep as upkeep
 from tenure import Broker, Indeterminate, Settings
-from tenure.broker import appends, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_step
 from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
 from tests.broker.support import make_queue, start
+from tests.kit import run
 
 SMALL = Settings(segment_bytes=1 << 14, spare_segments=1, sync_interval_ms=1, trim_step_bytes=1 << 12)
 
@@ -88,11 +88,11 @@ def test_records_before_a_roll_are_durable_with_the_batch_that_the_roll_ended() 
     """A sync that begins before the turn is over covers only what the roll has written."""
     engine = Engine(FileLog.open(SimDisk(1), segment_bytes=1 << 14), clock=ManualClock(), settings=SMALL)
     engine.recover()
-    topics.put_topic(engine, "q", {"type": "queue", "durability": "fsync"})
+    run.put_topic(engine, "q", {"type": "queue", "durability": "fsync"})
     engine.sync()
-    appends.produce(engine, "q", [b"job"])
+    run.produce(engine, "q", [b"job"])
     while len(engine.log.segments()) == 1:
-        appends.produce(engine, "filler", [b"." * 1000])
+        run.produce(engine, "filler", [b"." * 1000])
     sync = engine.log.begin_sync()
     sync.run()
     engine.synced(engine.log.end_sync(sync))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.backoff import FACTOR_MAX, Backoff, delay_ms
+from tenure.contract.fields import FACTOR_MAX
+from tenure.core.backoff import Backoff, delay_ms
 
 HUNDRED_YEARS_MS = 100 * 365 * 86_400_000
 BACKOFFS = st.builds(

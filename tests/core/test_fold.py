@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tenure import Record, Settings, TenureError
-from tenure.broker import appends, leases, letters, reads, routing, topics
 from tenure.broker.engine import Engine
 from tenure.core.events import KINDS, Carried, StateCarried, TopicCarried, decode
 from tenure.core.fold import fold
@@ -16,6 +15,7 @@ from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
+from tests.kit import run
 
 
 class Story:
@@ -52,20 +52,18 @@ class Story:
             case 1 | 2 | 3:
                 self.produce(name)
             case 4 | 5 | 6:
-                leases.claim(
-                    engine, name, node=node, max_count=random.randint(1, 9), lease_ms=random.choice([100, 900])
-                )
+                run.claim(engine, name, node=node, max_count=random.randint(1, 9), lease_ms=random.choice([100, 900]))
             case 7 | 8:
-                leases.ack(engine, name, node=node, seqs=seqs)
+                run.ack(engine, name, node=node, seqs=seqs)
             case 9:
                 delay_ms = random.choice([None, 0, 200])
-                leases.nack(engine, name, node=node, seqs=seqs, delay_ms=delay_ms, dead=random.random() < 0.3)
+                run.nack(engine, name, node=node, seqs=seqs, delay_ms=delay_ms, dead=random.random() < 0.3)
             case 10:
-                leases.extend(engine, name, node=node, seqs=seqs, lease_ms=random.choice([100, 2000]))
+                run.extend(engine, name, node=node, seqs=seqs, lease_ms=random.choice([100, 2000]))
             case 11:
-                reads.delete_records(engine, name, seqs=seqs[:2])
+                run.delete_records(engine, name, seqs=seqs[:2])
             case 12:
-                letters.redrive(engine, random.choice(["q", "p", "dead"]), reset_deliveries=random.random() < 0.5)
+                run.redrive(engine, random.choice(["q", "p", "dead"]), reset_deliveries=random.random() < 0.5)
             case 13:
                 self.route()
             case 14:
@@ -73,7 +71,7 @@ class Story:
             case _:
                 self.clock.jump_wall(random.choice([-5000, 0, 5000]))
                 if random.random() < 0.1:
-                    topics.delete_topic(engine, name)
+                    run.delete_topic(engine, name)
 
     def put(self, name: str) -> None:
         random = self.random
@@ -82,7 +80,7 @@ class Story:
         config["dead_letter"] = random.choice([None, "dead"])
         config["ttl_ms"] = random.choice([0, 0, 3000])
         config["retry_backoff"] = random.choice([None, {"min_ms": 40}])
-        topics.put_topic(self.engine, name, config | ({} if name == "t" else {"type": "queue"}))
+        run.put_topic(self.engine, name, config | ({} if name == "t" else {"type": "queue"}))
 
     def produce(self, name: str) -> None:
         random = self.random
@@ -93,17 +91,17 @@ class Story:
             records += [Record(data=b"d", delay_ms=random.choice([0, 300]))]
         key = random.choice([None, "k1", "k2"])
         client = {"client_id": "c", "client_seq": random.randint(0, 99)} if random.random() < 0.3 else {}
-        appends.produce(self.engine, name, records, idempotency_key=key, **client)  # type: ignore[arg-type]
+        run.produce(self.engine, name, records, idempotency_key=key, **client)  # type: ignore[arg-type]
 
     def route(self) -> None:
         random, engine = self.random, self.engine
         if random.random() < 0.5:
             filter = random.choice([None, "a"])
-            routing.put_router(engine, random.choice("rs"), source=random.choice("qp"), dest="t", filter=filter)
+            run.put_router(engine, random.choice("rs"), source=random.choice("qp"), dest="t", filter=filter)
         elif random.random() < 0.1:
-            routing.delete_router(engine, random.choice("rs"))
+            run.delete_router(engine, random.choice("rs"))
         for topic in list(engine.state.topics.values()):
-            routing.forward(engine, topic)
+            run.forward(engine, topic)
 
 
 def refold(log: MemoryLog, state: State, after: Any = None) -> State:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.records import Extras, Record, ends_of, pack, slice_blob, unpack
+from tenure.contract.records import Record
+from tenure.core.records import Extras, ends_of, pack, slice_blob, unpack
 
 RECORD = st.builds(
     Record,

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from tenure import Record, Settings
-from tenure.broker import appends, leases, letters, reads, routing, topics
 from tenure.broker.engine import Engine
 from tenure.core import queue as queue_module
 from tenure.core.invariants import invariants
@@ -23,6 +22,7 @@ from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.core.steps import count_steps
+from tests.kit import run
 
 
 @pytest.fixture
@@ -31,28 +31,28 @@ def engine() -> Engine:
     clock = ManualClock()
     engine = Engine(MemoryLog(), clock=clock, settings=Settings())
     engine.recover()
-    topics.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "retry_backoff": {"min_ms": 50}})
-    topics.put_topic(engine, "c", {"type": "queue", "dlq_strategy": "block_and_dlq", "dead_letter": "d"})
-    topics.put_topic(engine, "t", {"cap_records": 3})
-    appends.produce(engine, "q", [b"%d" % number for number in range(20)])
+    run.put_topic(engine, "q", {"type": "queue", "dlq_strategy": "block", "retry_backoff": {"min_ms": 50}})
+    run.put_topic(engine, "c", {"type": "queue", "dlq_strategy": "block_and_dlq", "dead_letter": "d"})
+    run.put_topic(engine, "t", {"cap_records": 3})
+    run.produce(engine, "q", [b"%d" % number for number in range(20)])
     at = clock.wall_ms() + 10**8
-    appends.produce(engine, "q", [Record(data=b"", delay_ms=5000), Record(data=b"", deliver_at=at)])
-    appends.produce(engine, "q", [Record(data=b"", unique_key="u", tag="x")], idempotency_key="k")
-    appends.produce(engine, "t", [b"1", b"2", b"3", b"4"], client_id="c", client_seq=4)
-    leases.claim(engine, "q", node="a", max_count=8, claim_id="claim")
-    leases.extend(engine, "q", node="a", seqs=[2, 3], lease_ms=50_000)
-    leases.nack(engine, "q", node="a", seqs=[4], delay_ms=0, reason="no")
-    leases.nack(engine, "q", node="a", seqs=[5], delay_ms=700)
-    leases.nack(engine, "q", node="a", seqs=[6], dead=True)
-    leases.ack(engine, "q", node="a", seqs=[7])
-    reads.delete_records(engine, "q", seqs=[12])
-    routing.put_router(engine, "r", source="t", dest="u", filter="x")
-    appends.produce(engine, "c", [b"1", b"2", b"3"])
-    leases.claim(engine, "c", node="a", max_count=3)
-    leases.nack(engine, "c", node="a", seqs=[1, 2], dead=True)
-    letters.redrive(engine, "q", limit=1)
+    run.produce(engine, "q", [Record(data=b"", delay_ms=5000), Record(data=b"", deliver_at=at)])
+    run.produce(engine, "q", [Record(data=b"", unique_key="u", tag="x")], idempotency_key="k")
+    run.produce(engine, "t", [b"1", b"2", b"3", b"4"], client_id="c", client_seq=4)
+    run.claim(engine, "q", node="a", max_count=8, claim_id="claim")
+    run.extend(engine, "q", node="a", seqs=[2, 3], lease_ms=50_000)
+    run.nack(engine, "q", node="a", seqs=[4], delay_ms=0, reason="no")
+    run.nack(engine, "q", node="a", seqs=[5], delay_ms=700)
+    run.nack(engine, "q", node="a", seqs=[6], dead=True)
+    run.ack(engine, "q", node="a", seqs=[7])
+    run.delete_records(engine, "q", seqs=[12])
+    run.put_router(engine, "r", source="t", dest="u", filter="x")
+    run.produce(engine, "c", [b"1", b"2", b"3"])
+    run.claim(engine, "c", node="a", max_count=3)
+    run.nack(engine, "c", node="a", seqs=[1, 2], dead=True)
+    run.redrive(engine, "q", limit=1)
     clock.jump_wall(3600_000)
-    leases.claim(engine, "q", node="b", max_count=1)
+    run.claim(engine, "q", node="b", max_count=1)
     return engine
 
 
@@ -113,11 +113,11 @@ def test_two_roads_to_the_same_state_give_the_same_bytes() -> None:
         clock = ManualClock()
         engine = Engine(MemoryLog(), clock=clock, settings=Settings())
         engine.recover()
-        topics.put_topic(engine, "q", {"type": "queue"})
-        appends.produce(engine, "q", [b"x"] * 10)
-        leases.claim(engine, "q", node="a", max_count=6)
+        run.put_topic(engine, "q", {"type": "queue"})
+        run.produce(engine, "q", [b"x"] * 10)
+        run.claim(engine, "q", node="a", max_count=6)
         for part in order:
-            leases.ack(engine, "q", node="a", seqs=part)
+            run.ack(engine, "q", node="a", seqs=part)
         return dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)
 
     assert build([[1, 2, 3, 5]]) == build([[5], [3], [2, 1]])
@@ -126,11 +126,11 @@ def test_two_roads_to_the_same_state_give_the_same_bytes() -> None:
 def extended_one_by_one(lease_count: int, jobs_each: int) -> Engine:
     engine = Engine(MemoryLog(), clock=ManualClock(), settings=Settings())
     engine.recover()
-    topics.put_topic(engine, "q", {"type": "queue", "lease_ms": 60_000})
-    appends.produce(engine, "q", [b"x"] * lease_count * jobs_each)
+    run.put_topic(engine, "q", {"type": "queue", "lease_ms": 60_000})
+    run.produce(engine, "q", [b"x"] * lease_count * jobs_each)
     for _ in range(lease_count):
-        for seq in leases.claim(engine, "q", node="a", max_count=jobs_each).reply.seqs:
-            leases.extend(engine, "q", node="a", seqs=[seq], lease_ms=60_000)
+        for seq in run.claim(engine, "q", node="a", max_count=jobs_each).reply.seqs:
+            run.extend(engine, "q", node="a", seqs=[seq], lease_ms=60_000)
     return engine
 
 
@@ -156,11 +156,11 @@ def test_a_restore_of_jobs_extended_one_by_one_costs_the_same_for_each() -> None
 def test_the_parts_of_a_lease_are_written_in_an_order_that_does_not_depend_on_how_they_came_to_be() -> None:
     def build(*extends: list[int]) -> bytes:
         engine = extended_one_by_one(1, 1)
-        appends.produce(engine, "q", [b"x"] * 6)
-        leases.claim(engine, "q", node="a", max_count=6, claim_id="c")
+        run.produce(engine, "q", [b"x"] * 6)
+        run.claim(engine, "q", node="a", max_count=6, claim_id="c")
         for seqs in extends:
-            leases.extend(engine, "q", node="a", seqs=seqs, lease_ms=90_000 + len(seqs))
-        leases.ack(engine, "q", node="a", seqs=[2])
+            run.extend(engine, "q", node="a", seqs=seqs, lease_ms=90_000 + len(seqs))
+        run.ack(engine, "q", node="a", seqs=[2])
         return dump_topic(engine.state.topics["q"], now_ms=engine.state.log_ms)
 
     assert build([3, 4], [7]) == build([7], [3, 4])
@@ -173,21 +173,21 @@ def test_a_queue_is_known_to_wait_for_the_wall_clock_only_while_it_does() -> Non
     engine.recover()
     state = engine.state
     for name, cancelled in (("due", False), ("cancelled", True)):
-        topics.put_topic(engine, name, {"type": "queue"})
-        appends.produce(engine, name, [Record(data=b"", deliver_at=clock.wall_ms() + 1_000)])
+        run.put_topic(engine, name, {"type": "queue"})
+        run.produce(engine, name, [Record(data=b"", deliver_at=clock.wall_ms() + 1_000)])
         assert state.topics[name].id in state.wall_queues
         if cancelled:
-            reads.delete_records(engine, name, seqs=[1])
+            run.delete_records(engine, name, seqs=[1])
         else:
             clock.advance(1_000)
-            leases.claim(engine, name, node="a")
+            run.claim(engine, name, node="a")
         assert not state.wall_queues
         invariants(state)
 
 
 def test_stories_weigh_the_same_after_a_restore(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seq in leases.claim(engine, "q", node="b", max_count=6).reply.seqs:
-        leases.nack(engine, "q", node="b", seqs=[seq], reason="r" * seq * 10)
+    for seq in run.claim(engine, "q", node="b", max_count=6).reply.seqs:
+        run.nack(engine, "q", node="b", seqs=[seq], reason="r" * seq * 10)
     queue = engine.state.topics["q"].queue
     loaded = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
     assert queue is not None

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from tenure import Broker
-from tenure.broker import reads, topics
 from tenure.broker.rebuild import rebuild
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt
 from tenure.log import checkpoint
@@ -33,6 +32,7 @@ from tests.faults.world import (
     refold,
     survive,
 )
+from tests.kit import run
 
 World = tuple[SimDisk, Ledger, ManualClock]
 
@@ -105,11 +105,11 @@ def live(session: Session, random: Random) -> None:
             session.clock.advance(random.choice((10, 600, 1500)))
 
 
-def settle(session: Session, claim: Claim, random: Random) -> None:
+def settle(session: Session, claim: Grant, random: Random) -> None:
     """Ack or nack what is still held; what ran out meanwhile is not the caller's any more."""
     queue = session.engine.state.topics["q"].queue
     assert queue is not None
-    session.engine.pass_time(session.engine.state.topics["q"], session.engine.now())
+    session.engine.state.pass_time(session.engine.state.topics["q"], session.engine.now())
     if claim.lease not in queue.leases:
         return
     if random.random() < 0.7:
@@ -175,8 +175,8 @@ def test_fault_3_a_segment_born_without_its_first_batch_still_stands_alone_later
     """Fault 3: power goes between a roll and its first write; then every segment before it is dropped."""
     session = Session(SimDisk(1), Ledger(), ManualClock())
     session.queue(lease_ms=1000)
-    session.call(topics.put_topic, "gone", {})
-    session.call(topics.delete_topic, "gone")
+    session.call(run.put_topic, "gone", {})
+    session.call(run.delete_topic, "gone")
     session.route("copier", source="log", dest="copied")
     session.sync()
     while len(session.log.segments()) == 1:
@@ -319,9 +319,9 @@ def test_fault_7_14_a_flip_met_while_running_costs_its_own_jobs_and_no_others() 
     session = reopened(session.disk, session)  # what was just appended would be answered from memory
     session.disk.flip_bit(last_file(session), (place + 60) * 8)
     with pytest.raises(Corrupt) as unreadable:
-        reads.diff(session.engine, "q", from_seq=4)
+        run.diff(session.engine, "q", from_seq=4)
     assert unreadable.value.detail["file"] == last_file(session)
-    assert [record.data for record in reads.diff(session.engine, "q", from_seq=6).records] == good
+    assert [record.data for record in run.diff(session.engine, "q", from_seq=6).records] == good
     claim = session.claim(100)
     assert not set(bad) & {job.data for job in claim.jobs}
     assert set(good) <= {job.data for job in claim.jobs}
@@ -609,7 +609,7 @@ def readable(session: Session, name: str) -> set[bytes]:
     cursor = 0
     for _ in range(1000):
         try:
-            page = reads.diff(session.engine, name, from_seq=cursor)
+            page = run.diff(session.engine, name, from_seq=cursor)
         except Corrupt as error:
             cursor = error.detail["next_from_seq"]
             continue

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.broker import leases
 from tenure.errors import Conflict, Corrupt
 from tenure.log.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from tenure.log.disk import PosixDisk
@@ -19,6 +18,7 @@ from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.faults.world import SETTINGS, Ledger, Session, check_fold, check_leases, events_of
 from tests.golden import make as golden
+from tests.kit import run
 
 GOLDEN = Path(golden.__file__).parent
 
@@ -136,7 +136,7 @@ def test_fault_18_a_golden_directory_goes_on_working(tmp_path: Path) -> None:
     held = session.engine.state.topics["jobs"].queue
     assert held is not None
     [lease] = held.leases.values()
-    assert leases.ack(session.engine, "jobs", node=lease.node, seqs=held.held(lease.number)).reply.count == 1
+    assert run.ack(session.engine, "jobs", node=lease.node, seqs=held.held(lease.number)).reply.count == 1
     session.produce(2, to="jobs")
     session.sync()
     assert len(session.claim(100, name="jobs").jobs) >= 2

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tenure import Broker
-from tenure.broker import appends, leases, letters, reads, topics, trim
+from tenure.broker import trim
 from tenure.core.events import Appended, DeadLettered, decode
 from tenure.core.fold import fold
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint
@@ -20,6 +20,7 @@ from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.faults.test_damage import live
 from tests.faults.world import SETTINGS, Ledger, Session, check_fold, events_of, picture, picture_of, records, survive
+from tests.kit import run
 
 LEASE_MS = 1_000
 
@@ -101,12 +102,12 @@ def test_fault_39_poison_is_never_dropped_whatever_the_strategy(strategy: str) -
     session.clock.advance(LEASE_MS + 1)
     assert session.claim(10).seqs == [3]
     session.sync()
-    info = topics.topic_info(session.engine, "q").queue
+    info = run.topic_info(session.engine, "q").queue
     assert info is not None
-    assert info["dead_lettered"] == 2
-    assert info["parked"] == (0 if strategy == "skip" else 2)
+    assert info.dead_lettered == 2
+    assert info.parked == (0 if strategy == "skip" else 2)
     if strategy != "block":
-        letter = reads.diff(session.engine, "dead").records[0]
+        letter = run.diff(session.engine, "dead").records[0]
         assert letter.meta is not None
         assert msgspec.json.decode(letter.meta) == {
             "$dead_letter_from": "q",
@@ -119,7 +120,7 @@ def test_fault_39_poison_is_never_dropped_whatever_the_strategy(strategy: str) -
 
 def test_fault_39_a_full_dead_letter_topic_parks_the_job_instead_of_losing_it() -> None:
     session = filled(2, max_deliveries=1, dead_letter="dead")
-    session.call(topics.put_topic, "dead", {"cap_records": 1, "discard": "reject", "durability": "fsync"})
+    session.call(run.put_topic, "dead", {"cap_records": 1, "discard": "reject", "durability": "fsync"})
     session.claim(2)
     session.clock.advance(LEASE_MS + 1)
     assert not session.claim(2).jobs
@@ -132,7 +133,7 @@ def test_fault_39_a_full_dead_letter_topic_parks_the_job_instead_of_losing_it() 
 
 
 def records_of(session: Session, name: str) -> list[int]:
-    return [record.seq for record in reads.diff(session.engine, name).records]
+    return [record.seq for record in run.diff(session.engine, name).records]
 
 
 def test_fault_40_an_unknown_expired_foreign_or_reused_lease_is_skipped_without_an_event() -> None:
@@ -154,17 +155,17 @@ def test_fault_40_an_unknown_expired_foreign_or_reused_lease_is_skipped_without_
         ([4], None),
     ):
         named = {"node": "w", "seqs": seqs, "lease_ids": lease_ids}
-        assert leases.ack(session.engine, "q", **named).reply.skipped == seqs  # type: ignore[arg-type]
-        assert leases.nack(session.engine, "q", **named).reply.skipped == seqs  # type: ignore[arg-type]
-        assert leases.extend(session.engine, "q", lease_ms=100, **named).reply.skipped == seqs  # type: ignore[arg-type]
+        assert run.ack(session.engine, "q", **named).reply.skipped == seqs  # type: ignore[arg-type]
+        assert run.nack(session.engine, "q", **named).reply.skipped == seqs  # type: ignore[arg-type]
+        assert run.extend(session.engine, "q", lease_ms=100, **named).reply.skipped == seqs  # type: ignore[arg-type]
         if seqs not in (gone.seqs, [99]):
             with pytest.raises(LeaseLost) as lost:
-                leases.ack(session.engine, "q", strict=True, **named)  # type: ignore[arg-type]
+                run.ack(session.engine, "q", strict=True, **named)  # type: ignore[arg-type]
             assert lost.value.code == "precondition_failed"
             assert lost.value.detail["skipped"] == seqs
         else:
-            assert leases.ack(session.engine, "q", strict=True, **named).reply.skipped == seqs  # type: ignore[arg-type]
-    assert leases.ack(session.engine, "q", node="w", lease=foreign.lease_id).reply.count == 0
+            assert run.ack(session.engine, "q", strict=True, **named).reply.skipped == seqs  # type: ignore[arg-type]
+    assert run.ack(session.engine, "q", node="w", lease_id=foreign.lease_id).reply.count == 0
     assert events_of(session.engine) == before, "nothing was written"
     judged(session)
 
@@ -215,11 +216,11 @@ def test_fault_41_a_claim_on_damaged_jobs_parks_them_in_sight() -> None:
     session = Session(session.disk, deepcopy(session.ledger), session.clock)
     session.disk.flip_bit("segments/0000000001.log", (place + 60) * 8)
     assert session.claim(10).seqs == [1]
-    info = topics.topic_info(session.engine, "q")
+    info = run.topic_info(session.engine, "q")
     assert info.count == 3
     assert info.queue is not None
-    assert info.queue["parked"] == 2
-    listed = reads.jobs(session.engine, "q", state="parked").items
+    assert info.queue.parked == 2
+    listed = run.jobs(session.engine, "q", state="parked").items
     assert [job["seq"] for job in listed] == [2, 3]
     assert all("unreadable" in job["reason"] for job in listed)
 
@@ -231,7 +232,7 @@ def test_fault_42_trimming_removes_nothing_unacknowledged_and_respects_leases_an
     session.sync()
     claim = session.claim(1, lease_ms=500_000)
     held += [job.data for job in claim.jobs]
-    reader = reads.diff(session.engine, "q", limit=1)
+    reader = run.diff(session.engine, "q", limit=1)
     for _ in range(40):
         session.produce(2, size=300)
         session.sync()
@@ -244,7 +245,7 @@ def test_fault_42_trimming_removes_nothing_unacknowledged_and_respects_leases_an
     left = records(session.engine, "q")
     assert held[0] in left
     assert session.engine.state.topics["q"].count == len(left) == 3
-    rest = reads.diff(session.engine, "q", from_seq=reader.next_from_seq)
+    rest = run.diff(session.engine, "q", from_seq=reader.next_from_seq)
     assert rest.tombstone is None, "what was acked is no loss"
     session.ack(claim)
     judged(session)
@@ -260,9 +261,9 @@ def test_fault_42_a_cap_evicts_only_what_nobody_holds_counted_and_with_a_tombsto
     session.ledger.released.update(session.produce(4))
     session.sync()
     assert session.engine.metrics.evicted - evicted == 4
-    left = [record.seq for record in reads.diff(session.engine, "q").records]
+    left = [record.seq for record in run.diff(session.engine, "q").records]
     assert left == [1, 2, 7, 8, 9], "leased jobs stay, the oldest others go"
-    tombstone = reads.diff(session.engine, "q", from_seq=0).tombstone
+    tombstone = run.diff(session.engine, "q", from_seq=0).tombstone
     assert tombstone is not None
     assert tombstone.reason == "cap"
     assert tombstone.gap_to == 6
@@ -278,8 +279,8 @@ def test_fault_42_a_ttl_evicts_only_what_nobody_holds() -> None:
     session.ledger.released.update(records(session.engine, "q"))
     session.clock.advance(6_000)
     assert not session.claim(5, node="other").jobs
-    assert [record.seq for record in reads.diff(session.engine, "q").records] == [1]
-    tombstone = reads.diff(session.engine, "q").tombstone
+    assert [record.seq for record in run.diff(session.engine, "q").records] == [1]
+    tombstone = run.diff(session.engine, "q").tombstone
     assert tombstone is not None
     assert tombstone.reason == "ttl"
     session.ack(claim)
@@ -320,7 +321,7 @@ def test_fault_44_a_soak_through_crashes_loses_nothing_in_front_in_the_middle_or
         session = Session(disk, ledger, clock)
         live(session, random)
         if random.random() < 0.5 and "dead" in session.engine.state.topics:
-            session.call(letters.redrive, "dead", limit=3)
+            session.call(run.redrive, "dead", limit=3)
         trim_some(session)
         power_lost = random.random() < 0.5
         disk = disk.crash("any", seed=random.getrandbits(32)) if power_lost else disk.kill()
@@ -333,5 +334,5 @@ def trim_some(session: Session) -> None:
     while trim.trim_due(session.engine):
         session.call(trim.trim_step)
         payloads = session.ledger.payloads(1)
-        batch = session.call(appends.produce, "q", payloads).batch
+        batch = session.call(run.produce, "q", payloads).batch
         session.ledger.open.append((batch, "produce", payloads))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tenure.broker import appends, leases, reads, topics
-from tenure.broker.replies import Claim
-from tenure.core.records import Record
+from tenure.contract.records import Record
+from tenure.contract.replies import Grant
 from tenure.errors import NotFound, Overloaded
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.faults.world import Ledger, Session, check_fold, check_leases, events_of, records, survive
+from tests.kit import run as command
 
 LIVES = 6
 
@@ -27,7 +27,7 @@ class Soak:
         self.random = Random(seed)
         self.ledger = Ledger()
         self.client_seq = 0
-        self.held: list[Claim] = []
+        self.held: list[Grant] = []
         self.actions = [
             (5, self.put_topic),
             (30, self.produce),
@@ -64,7 +64,7 @@ class Soak:
                 "max_ack_holes": pick((0, 0, 3)),
                 "max_in_flight": pick((0, 0, 10)),
             }
-        session.call(topics.put_topic, name, config)
+        session.call(command.put_topic, name, config)
 
     def produce(self, session: Session) -> None:
         names = sorted(session.engine.state.topics)
@@ -91,7 +91,7 @@ class Soak:
         if self.random.random() < 0.2:
             self.client_seq += 1
             named |= {"client_id": "client", "client_seq": self.client_seq}
-        batch = session.call(appends.produce, name, made, **named).batch
+        batch = session.call(command.produce, name, made, **named).batch
         self.ledger.open.append((batch, "produce", payloads))
 
     def queues(self, session: Session) -> list[str]:
@@ -109,7 +109,7 @@ class Soak:
         topic = session.engine.state.topics.get(claim.topic)
         if topic is None or topic.queue is None:
             return
-        session.engine.pass_time(topic, session.engine.now())
+        session.engine.state.pass_time(topic, session.engine.now())
         if not claim.lease or topic.queue.held(claim.lease) != claim.seqs:
             return
         named = {"node": claim.node, "seqs": claim.seqs}
@@ -120,7 +120,7 @@ class Soak:
             session.nack(claim, delay_ms=self.random.choice((None, 0, 300)), reason="later")
         elif choice < 0.9:
             named["seqs"] = claim.seqs[:2]
-            session.call(leases.extend, claim.topic, lease_ms=self.random.choice((200, 5_000)), **named)
+            session.call(command.extend, claim.topic, lease_ms=self.random.choice((200, 5_000)), **named)
             self.held.append(claim)
         else:
             if topic.config.dead_letter is None:
@@ -146,9 +146,9 @@ class Soak:
         name = self.random.choice(names)
         self.ledger.released.update(everything(session, name))
         if self.random.random() < 0.3:
-            session.call(topics.delete_topic, name)
+            session.call(command.delete_topic, name)
         else:
-            session.call(reads.delete_records, name, match=self.random.choice(("a", ["tag", "Glob", "b*"])))
+            session.call(command.delete_records, name, match=self.random.choice(("a", ["tag", "Glob", "b*"])))
 
 
 def everything(session: Session, name: str) -> list[bytes]:

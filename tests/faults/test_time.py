@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.broker import appends, leases, reads, topics
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.events import Acked, Extended, Released
 from tenure.errors import Conflict, LeaseLost
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.faults.world import Ledger, Session, check_fold, check_leases, events_of, survive
+from tests.kit import run
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -82,7 +82,7 @@ async def test_fault_21_waiters_wake_by_the_time_that_passed_and_not_by_the_wall
         await broker.produce("q", [b"1"])
         await broker.claim("q", node="w")
 
-        async def waits() -> Claim:
+        async def waits() -> Grant:
             return await broker.claim("q", node="other", wait_ms=30_000)
 
         waiting = asyncio.ensure_future(waits())
@@ -110,7 +110,7 @@ def test_fault_22_a_reboot_costs_at_most_one_lease_and_never_makes_two_holders(o
     passed = max(0, 1_000 + off_ms)
     taken = again.claim(10, node="other").seqs
     assert taken == ([1, 2, 3, 4] if passed > LEASE_MS else [3, 4])
-    outcome = leases.ack(again.engine, "q", node="w", seqs=first.seqs).reply
+    outcome = run.ack(again.engine, "q", node="w", seqs=first.seqs).reply
     assert outcome.count == (0 if passed > LEASE_MS else 2), "either it still holds, or somebody else does"
     clock.advance(LEASE_MS + 1)
     assert again.claim(10, node="third").seqs == ([1, 2, 3, 4] if passed > LEASE_MS else [3, 4])
@@ -124,8 +124,8 @@ def test_fault_21_a_hardware_clock_that_is_wrong_at_boot_evicts_and_forgets_noth
 ) -> None:
     """Fault 21: log time never goes back, so what a wrong clock lets pass at boot would be lost for good."""
     session = opened()
-    session.call(topics.put_topic, "t", {"ttl_ms": 7 * DAY_MS})
-    session.call(appends.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
+    session.call(run.put_topic, "t", {"ttl_ms": 7 * DAY_MS})
+    session.call(run.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
     session.sync()
     session.clock.reboot(off_ms=30_000)
     session.clock.jump_wall(years * 365 * DAY_MS)
@@ -133,9 +133,9 @@ def test_fault_21_a_hardware_clock_that_is_wrong_at_boot_evicts_and_forgets_noth
     assert ("check the hardware clock" in caplog.text) == (years > 0)
     session.clock.jump_wall(-years * 365 * DAY_MS)
     session.clock.advance(60_000)
-    assert len(again.call(reads.diff, "t").records) == 10
+    assert len(again.call(run.diff, "t").records) == 10
     with pytest.raises(Conflict):
-        again.call(appends.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
+        again.call(run.produce, "t", [b"kept"] * 10, client_id="c", client_seq=1)
     assert again.engine.now() - session.engine.state.log_ms <= again.engine.settings.reboot_ms_max + 90_000
 
 
@@ -158,7 +158,7 @@ def test_fault_23_a_server_that_stood_still_longer_than_a_lease_hands_the_work_o
     session = opened()
     first = session.claim(2)
     session.clock.advance(LEASE_MS * 5)
-    late = leases.ack(session.engine, "q", node="w", seqs=first.seqs).reply
+    late = run.ack(session.engine, "q", node="w", seqs=first.seqs).reply
     assert (late.count, late.skipped) == (0, [1, 2])
     second = session.claim(2, node="other")
     assert second.seqs == [1, 2]
@@ -178,12 +178,12 @@ def test_fault_24_a_worker_that_was_stopped_longer_than_its_lease_is_fenced(recl
     before = len(events_of(session.engine))
     held = {"node": "w", "seqs": claim.seqs, "lease_ids": [claim.lease_id] * 2}
     for late in (
-        leases.ack(session.engine, "q", **held),  # type: ignore[arg-type]
-        leases.nack(session.engine, "q", **held),  # type: ignore[arg-type]
-        leases.extend(session.engine, "q", lease_ms=1000, **held),  # type: ignore[arg-type]
+        run.ack(session.engine, "q", **held),  # type: ignore[arg-type]
+        run.nack(session.engine, "q", **held),  # type: ignore[arg-type]
+        run.extend(session.engine, "q", lease_ms=1000, **held),  # type: ignore[arg-type]
     ):
         assert late.reply.skipped == [1, 2]
-    for command in (leases.ack, leases.nack):
+    for command in (run.ack, run.nack):
         with pytest.raises(LeaseLost):
             command(session.engine, "q", strict=True, **held)  # type: ignore[arg-type]
     assert len(events_of(session.engine)) == before
@@ -198,7 +198,7 @@ def test_fault_24_the_same_node_that_claims_again_is_not_fooled_by_its_own_old_l
     new = session.claim(2)
     assert new.seqs == old.seqs
     assert new.lease > old.lease, "a later holder has the higher fencing number"
-    stale = leases.ack(session.engine, "q", node="w", seqs=old.seqs, lease_ids=[old.lease_id] * 2).reply  # type: ignore[list-item]
+    stale = run.ack(session.engine, "q", node="w", seqs=old.seqs, lease_ids=[old.lease_id] * 2).reply
     assert stale.skipped == old.seqs
     session.write()
     world = session.disk.crash("lost")
@@ -215,7 +215,7 @@ def test_fault_25_at_the_deadline_the_holder_wins_and_one_millisecond_later_it_h
         claim = session.claim(1)
         session.clock.advance(LEASE_MS + late_ms)
         options = {"lease_ms": 500} if command == "extend" else {}
-        reply = getattr(leases, command)(session.engine, "q", node="w", seqs=claim.seqs, **options).reply
+        reply = getattr(run, command)(session.engine, "q", node="w", seqs=claim.seqs, **options).reply
         assert reply.skipped == ([] if wins else [1])
         taken = session.claim(1, node="other").seqs
         assert taken == [1 if (command == "nack" or not wins) else 2]
@@ -235,7 +235,7 @@ async def test_fault_25_a_long_poll_and_a_late_ack_in_one_turn_have_one_winner()
             await broker.produce("q", [b"1"])
             held = await broker.claim("q", node="w")
 
-            async def waits() -> Claim:
+            async def waits() -> Grant:
                 return await broker.claim("q", node="other", wait_ms=30_000)
 
             waiting = asyncio.ensure_future(waits())

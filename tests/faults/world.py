@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.broker import appends, leases, letters, reads, routing, topics, trim
+from tenure.broker import trim
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core import events
 from tenure.core.fold import fold
 from tenure.core.ranges import each
@@ -28,6 +28,7 @@ from tenure.log import FileLog, checkpoint
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
+from tests.kit import run
 
 T = TypeVar("T")
 
@@ -97,40 +98,40 @@ class Session:
             self.ledger.note(self.engine)
 
     def queue(self, name: str = "q", **config: Any) -> None:
-        self.call(topics.put_topic, name, {"type": "queue", "durability": "fsync", **config})
+        self.call(run.put_topic, name, {"type": "queue", "durability": "fsync", **config})
         self.sync()
 
     def produce(self, count: int = 1, *, to: str = "q", size: int = 0, **options: Any) -> list[bytes]:
         payloads = self.ledger.payloads(count, size=size)
-        outcome = self.call(appends.produce, to, payloads, **options)
+        outcome = self.call(run.produce, to, payloads, **options)
         self.ledger.open.append((outcome.batch, "produce", payloads))
         return payloads
 
-    def claim(self, count: int = 1, *, name: str = "q", node: str = "w", **options: Any) -> Claim:
-        return self.call(leases.claim, name, node=node, max_count=count, **options).reply
+    def claim(self, count: int = 1, *, name: str = "q", node: str = "w", **options: Any) -> Grant:
+        return self.call(run.claim, name, node=node, max_count=count, **options).reply
 
-    def ack(self, claim: Claim, *, copies: bool = False) -> None:
+    def ack(self, claim: Grant, *, copies: bool = False) -> None:
         """Ack a claim; ``copies`` says that the same records live on in another topic."""
         payloads = [job.data for job in claim.jobs]
         if not copies:
             self.ledger.released.update(payloads)
-        outcome = self.call(leases.ack, claim.topic, node=claim.node, seqs=claim.seqs)
+        outcome = self.call(run.ack, claim.topic, node=claim.node, seqs=claim.seqs)
         assert not outcome.reply.skipped
         self.ledger.open.append((outcome.batch, "ack", payloads))
 
-    def nack(self, claim: Claim, **options: Any) -> None:
-        outcome = self.call(leases.nack, claim.topic, node=claim.node, seqs=claim.seqs, **options)
+    def nack(self, claim: Grant, **options: Any) -> None:
+        outcome = self.call(run.nack, claim.topic, node=claim.node, seqs=claim.seqs, **options)
         assert not outcome.reply.skipped
 
     def route(self, name: str, *, source: str, dest: str) -> None:
-        self.call(routing.put_router, name, source=source, dest=dest)
+        self.call(run.put_router, name, source=source, dest=dest)
 
     def forward(self, source: str) -> None:
-        while self.call(routing.forward, self.engine.state.topics[source]):
+        while self.call(run.forward, self.engine.state.topics[source]):
             pass
 
     def redrive(self, name: str, **options: Any) -> Answer[Any]:
-        return self.call(letters.redrive, name, **options)
+        return self.call(run.redrive, name, **options)
 
     def trim(self) -> None:
         while trim.trim_due(self.engine):
@@ -239,7 +240,7 @@ def records(engine: Engine, name: str) -> list[bytes]:
     found: list[bytes] = []
     cursor = 0
     while True:
-        page = reads.diff(engine, name, from_seq=cursor, limit=1000)
+        page = run.diff(engine, name, from_seq=cursor, limit=1000)
         found += [record.data for record in page.records]
         cursor = page.next_from_seq
         if page.caught_up:
@@ -254,15 +255,15 @@ def drain(engine: Engine, clock: ManualClock) -> Counter[bytes]:
             continue
         clock.advance(DAY_MS)
         while True:
-            claim = leases.claim(engine, name, node="drain", max_count=1000).reply
+            claim = run.claim(engine, name, node="drain", max_count=1000).reply
             if topic.queue.parked:
-                letters.redrive(engine, name, limit=100_000)
+                run.redrive(engine, name, limit=100_000)
             elif not claim.jobs:
                 break
             if not claim.jobs:
                 continue
             found.update(job.data for job in claim.jobs)
-            assert not leases.ack(engine, name, node="drain", seqs=claim.seqs).reply.skipped
+            assert not run.ack(engine, name, node="drain", seqs=claim.seqs).reply.skipped
             engine.sync()
         assert not topic.count, f"{topic.count} jobs of {name} are neither claimable nor acked"
     engine.sync()

@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec.structs import asdict
+
 from tenure import Broker, Record, Settings
 from tenure.testing.clock import ManualClock
 
@@ -75,9 +77,9 @@ async def look(home: Path, *, passed_ms: int = 1_000) -> dict[str, Any]:
                 "head_seq": info.head_seq,
                 "earliest_seq": info.earliest_seq,
                 "count": info.count,
-                "queue": info.queue and {k: v for k, v in info.queue.items() if k != "oldest_ready_ms"},
+                "queue": info.queue and {k: v for k, v in asdict(info.queue).items() if k != "oldest_ready_ms"},
                 "records": [[r.seq, r.ts, r.data.decode(), r.tag, r.node, r.meta and r.meta.decode()] for r in records],
-                "leases": broker.leases(name).items if info.queue else [],
+                "leases": [asdict(lease) for lease in broker.leases(name).items] if info.queue else [],
             }
         router = broker.router("copies")
         found["router"] = [router.source, router.dest, router.cursor, router.forwarded]

@@ -61,7 +61,7 @@ async def test_a_queue_is_told_by_its_depths_and_its_ages(broker: Broker, clock:
     about = broker.topic("jobs").queue
     assert about is not None
     for name in ("ready", "in_flight", "delayed", "parked"):
-        assert found[f'tenure_queue_{name}{{topic="jobs"}}'] == about[name]
+        assert found[f'tenure_queue_{name}{{topic="jobs"}}'] == getattr(about, name)
     assert found['tenure_queue_oldest_ready_ms{topic="jobs"}'] == 2_000
     assert found['tenure_queue_dead_lettered_total{topic="jobs"}'] == 4
     assert found['tenure_queue_expired_total{topic="jobs"}'] == found["tenure_expired_total"] == 4

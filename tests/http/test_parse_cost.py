@@ -12,14 +12,15 @@ from time import process_time
 import msgspec
 import pytest
 
-from tenure.broker.paging import after_number
+from tenure.contract.bodies import DiffBody, WatchBody
+from tenure.contract.commands import Ack, Claim, DeleteRecords, Nack, RedriveFields, RouterFields
+from tenure.contract.config import ConfigBody
 from tenure.core.matching import parse_match
+from tenure.core.paging import after_number
 from tenure.errors import TenureError
 from tenure.http.body import Reader
 from tenure.http.message import Request
 from tenure.http.query import Query
-from tenure.http.queue_schemas import AckBody, ClaimBody, NackBody, RedriveBody, WatchBody
-from tenure.http.schemas import ConfigBody, DeleteBody, DiffBody, RouterBody
 from tenure.http.sse import check_accept
 from tenure.http.watch import decode_cursors
 
@@ -28,14 +29,14 @@ HEADER_BYTES = 32 * 1024
 TARGET_BYTES = 8 * 1024
 
 SCHEMAS: dict[type[msgspec.Struct], bytes] = {
-    AckBody: b'"node":"n","seqs":[1]',
-    ClaimBody: b'"node":"n"',
+    Ack: b'"node":"n","seqs":[1]',
+    Claim: b'"node":"n"',
     ConfigBody: b'"ttl_ms":1',
-    DeleteBody: b'"before_seq":1',
+    DeleteRecords: b'"before_seq":1',
     DiffBody: b'"limit":1',
-    NackBody: b'"node":"n","seqs":[1]',
-    RedriveBody: b'"limit":1',
-    RouterBody: b'"source":"a","dest":"b"',
+    Nack: b'"node":"n","seqs":[1]',
+    RedriveFields: b'"limit":1',
+    RouterFields: b'"source":"a","dest":"b"',
     WatchBody: b'"topics":{"a":{}}',
 }
 
@@ -97,8 +98,8 @@ def test_no_body_of_a_command_costs_much(schema: type[msgspec.Struct], kind: str
 
 
 OURS: dict[str, tuple[type[msgspec.Struct], bytes]] = {
-    "many seqs": (AckBody, filled(b'{"node":"n","seqs":[', b"1,", b"1]}")),
-    "many leases": (NackBody, filled(b'{"node":"n","seqs":[1],"lease_ids":[', b'"\\n",', b'"a"]}')),
+    "many seqs": (Ack, filled(b'{"node":"n","seqs":[', b"1,", b"1]}")),
+    "many leases": (Nack, filled(b'{"node":"n","seqs":[1],"lease_ids":[', b'"\\n",', b'"a"]}')),
     "many nodes": (DiffBody, filled(b'{"node":[', b'"n",', b'"n"]}')),
     "many topics": (WatchBody, filled(b'{"topics":{', b'"n":{},', b'"m":{}}}')),
     "long topics": (
@@ -106,8 +107,8 @@ OURS: dict[str, tuple[type[msgspec.Struct], bytes]] = {
         b'{"topics":{' + b",".join([b'"%d%b":{"tail":true}' % (n, b"t" * 200) for n in range(256)]) + b"}}",
     ),
     "one long topic": (WatchBody, filled(b'{"topics":{"' + b"n" * 30_000 + b'":{', b'"":0,', b'"tail":true}}}')),
-    "a long match": (DeleteBody, b'{"match":["tag","Glob","' + b"*" * 60_000 + b'"]}'),
-    "a long reason": (RedriveBody, b'{"reason_like":"' + rb"\u0061" * 10_000 + b'"}'),
+    "a long match": (DeleteRecords, b'{"match":["tag","Glob","' + b"*" * 60_000 + b'"]}'),
+    "a long reason": (RedriveFields, b'{"reason_like":"' + rb"\u0061" * 10_000 + b'"}'),
 }
 
 

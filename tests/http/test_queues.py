@@ -28,6 +28,18 @@ async def take(site: Site, **options: Any) -> Reply:
     return await site.post(f"{Q}/claim", {"node": "w", **options})
 
 
+async def test_the_path_names_the_topic_whatever_the_body_says(site: Site) -> None:
+    """A key that reaches one queue could settle the jobs of another else."""
+    await make(site, 1)
+    await make(site, 2, name="other")
+    claim = await site.post(f"{Q}/claim", {"node": "w", "$topic": "other", "topic": "other"})
+    assert (claim["topic"], claim["claimed"][0]["data"]) == ("transcode", 1)
+    acked = await site.post(f"{Q}/ack", {"node": "w", "seqs": [1], "$topic": "other"})
+    assert (acked["topic"], acked["acked"]) == ("transcode", 1)
+    deleted = await site.post(f"{Q}/delete", {"before_seq": 9, "$topic": "other"})
+    assert (deleted["topic"], deleted["deleted"]) == ("transcode", 0)
+
+
 # Claim
 
 

@@ -304,6 +304,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path):
 SLOW = """
 import sys
 from tenure.broker import opening
+from tests.kit import run
 recover = opening._recover
 def slowly(home, clock, settings, replay):
     replay.frames, replay.segment, replay.segment_last = 7, 1, 3

@@ -62,7 +62,7 @@ async def test_parked_jobs_are_shown_apart_and_the_next_one_wherever_it_lies(sit
 async def test_the_ends_of_a_queue_cost_the_same_behind_any_number_of_parked_jobs(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.broker.strip._SEQS_MAX", 30)
+    monkeypatch.setattr("tenure.core.decide.strip._SEQS_MAX", 30)
     await site.put("/v0/topics/q", {"type": "queue", "dlq_strategy": "block"})
     await site.post("/v0/topics/q", {"records": [{"data": n} for n in range(600)]})
     await site.post("/v0/topics/q/claim", {"node": "w", "max": 40})

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tenure.contract.records import Record
 from tenure.core import events as e
-from tenure.core.records import Record
 from tests.lives import check
 from tests.lives.calls import FSYNC, LEVELS, lease_level
 from tests.lives.life import Held, Life

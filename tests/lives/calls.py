@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tenure.broker.replies import Claim, Difference, Produced
 from tenure.broker.streams import WorkStream
+from tenure.contract.replies import Difference, Grant, Produced
 from tenure.core.config import TopicConfig
 from tenure.errors import Corrupt, Indeterminate, TenureError
 from tests.lives.anomaly import Anomaly
@@ -107,7 +107,7 @@ def check_error(call: str, error: BaseException, *, disk_failed: bool) -> None:
         raise Anomaly("indeterminate", f"{call} raises {error!r}, though the disk did not fail")
 
 
-def check_claim(claim: Claim, witness: Witness, promises: Promises, *, topic_id: int, now: int) -> None:
+def check_claim(claim: Grant, witness: Witness, promises: Promises, *, topic_id: int, now: int) -> None:
     """What a claim answers with is held, unless its owner was quick, and was sent by somebody."""
     known = witness.topics.get(topic_id)
     if known is None:
@@ -130,7 +130,7 @@ def check_claim(claim: Claim, witness: Witness, promises: Promises, *, topic_id:
             promises.make(job.born, FSYNC)
 
 
-def check_dead_lease(claim: Claim, witness: Witness, *, topic_id: int, now: int) -> None:
+def check_dead_lease(claim: Grant, witness: Witness, *, topic_id: int, now: int) -> None:
     """A claim is answered while its lease lives: nobody can work on one that is over."""
     known = witness.topics.get(topic_id)
     for stored in claim.jobs if known is not None and claim.lease else ():

@@ -15,8 +15,8 @@ from unittest import mock
 from tenure.broker import broker as broker_module
 from tenure.broker.broker import Broker
 from tenure.broker.engine import Engine
-from tenure.broker.replies import Claim, Produced
 from tenure.broker.streams import Subscription, WorkStream
+from tenure.contract.replies import Grant, Produced
 from tenure.core.events import Appended, Claimed
 from tenure.errors import Overloaded, TenureError
 from tenure.testing.simdisk import CrashMode
@@ -46,7 +46,7 @@ __all__ = ["Held", "Life"]
 class Held:
     """A lease that a worker believes in."""
 
-    def __init__(self, claim: Claim, claim_id: str | None) -> None:
+    def __init__(self, claim: Grant, claim_id: str | None) -> None:
         self.topic, self.node, self.lease_id = claim.topic, claim.node, claim.lease_id
         self.seqs = claim.seqs
         self.claim_id = claim_id

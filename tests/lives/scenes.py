@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tests.lives.anomaly import Anomaly
 from tests.lives.calls import Call
 from tests.lives.life import Life
@@ -102,7 +102,7 @@ def _poll(life: Life, polls: dict[tuple[str, str], Call | None], fed: dict[Any, 
         return True
     name, node = who
 
-    def take(claimed: Claim) -> None:
+    def take(claimed: Grant) -> None:
         fed[who] += len(claimed.jobs)
         life.broker.ack(name, node=node, lease_id=claimed.lease_id)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from tenure import Record
-from tenure.broker import appends, leases, routing
 from tenure.core.invariants import invariants
 from tenure.core.piece import make_piece
 from tenure.core.queue import NEVER, Queue
 from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.testing import ManualClock
+from tests.kit import run
 from tests.model.test_replay import open_queue
 
 
@@ -21,15 +21,15 @@ def state() -> State:
     """One queue with a job in every place, two leases (one in two parts), a unique key and a router."""
     clock = ManualClock()
     engine = open_queue(clock, dlq_strategy="block")
-    appends.produce(engine, "q", [b"%d" % seq for seq in range(1, 11)], idempotency_key="k")
-    appends.produce(engine, "q", [Record(data=b"11", delay_ms=5_000, unique_key="u")])
-    appends.produce(engine, "q", [Record(data=b"12", deliver_at=clock.wall_ms() + 5_000)])
-    leases.claim(engine, "q", node="n", max_count=6, claim_id="c")
-    leases.nack(engine, "q", node="n", seqs=[1])
-    leases.nack(engine, "q", node="n", seqs=[2], dead=True)
-    leases.ack(engine, "q", node="n", seqs=[4])
-    leases.extend(engine, "q", node="n", seqs=[5], lease_ms=9_000)
-    routing.put_router(engine, "r", source="q", dest="copies")
+    run.produce(engine, "q", [b"%d" % seq for seq in range(1, 11)], idempotency_key="k")
+    run.produce(engine, "q", [Record(data=b"11", delay_ms=5_000, unique_key="u")])
+    run.produce(engine, "q", [Record(data=b"12", deliver_at=clock.wall_ms() + 5_000)])
+    run.claim(engine, "q", node="n", max_count=6, claim_id="c")
+    run.nack(engine, "q", node="n", seqs=[1])
+    run.nack(engine, "q", node="n", seqs=[2], dead=True)
+    run.ack(engine, "q", node="n", seqs=[4])
+    run.extend(engine, "q", node="n", seqs=[5], lease_ms=9_000)
+    run.put_router(engine, "r", source="q", dest="copies")
     return engine.state
 
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from msgspec.structs import asdict
 
 from tenure import Record
-from tenure.broker import appends, leases, letters, reads, topics
+from tenure.contract.leases import lease_id
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
 from tenure.core.state import State
 from tenure.errors import Invalid, LeaseLost, Overloaded
+from tests.kit import run
 from tests.model.machine import EngineMachine
 from tests.model.naive_queue import Job, NaiveQueue, Refused
 
@@ -170,7 +171,7 @@ class QueueMachine(EngineMachine):
         self.let_pass(ms)
 
     def configure_queue(self, config: dict[str, Any]) -> None:
-        topics.put_topic(self.engine, "q", config)
+        run.put_topic(self.engine, "q", config)
         self.model.queue.config = {"dlq_strategy": "skip", **config}
         self.model.seen()
         self.model.queue.evict()
@@ -184,13 +185,13 @@ class QueueMachine(EngineMachine):
                     self.sync_now()
             else:
                 config = {"cap_records": cap, "discard": "reject"}
-                topics.put_topic(self.engine, "dead", config)
+                run.put_topic(self.engine, "dead", config)
                 self.model.dead = self.model.dead or NaiveQueue()
                 self.model.dead.config = config
                 self.model.seen()
 
     def delete_topic(self, name: str) -> None:
-        topics.delete_topic(self.engine, name)
+        run.delete_topic(self.engine, name)
         if name == "dead":
             self.model.dead = None
         else:
@@ -212,9 +213,9 @@ class QueueMachine(EngineMachine):
             jobs, records = self.make(wanted, now, bare=bare, key=key)
             living = queue.unique(key) if key is not None else None
             if living is None and queue.is_full_for(len(jobs)):
-                self.refused("topic_full", appends.produce, "q", records)
+                self.refused("topic_full", run.produce, "q", records)
                 return
-            reply = appends.produce(self.engine, "q", records).reply
+            reply = run.produce(self.engine, "q", records).reply
             assert reply.deduped == (living is not None)
             assert list(reply.seqs) == ([living] if living is not None else [job.seq for job in jobs])
             if living is None:
@@ -281,9 +282,9 @@ class QueueMachine(EngineMachine):
             try:
                 jobs = self.choose(max_count, now)
             except Refused as refused:
-                self.refused(refused.args[0], leases.claim, "q", **options)
+                self.refused(refused.args[0], run.claim, "q", **options)
                 return
-            reply = leases.claim(self.engine, "q", **options).reply
+            reply = run.claim(self.engine, "q", **options).reply
             deadline = now + (lease_ms or queue.setting("lease_ms") or 30_000)
             assert reply.seqs == [job.seq for job in jobs]
             assert [job.data for job in reply.jobs] == [job.data for job in jobs]
@@ -315,7 +316,7 @@ class QueueMachine(EngineMachine):
         reasons = [row[5] for row in job.story]
         if self.is_cramped:
             topic, queue = self.engine.state.queue("q")
-            self.engine.pass_time(topic, now)
+            self.engine.state.pass_time(topic, now)
             reasons = [delivery.reason for delivery in queue.histories.get(job.seq, [])]
         return ([reason for reason in reasons if reason is not None] or ["max_deliveries"])[-1]
 
@@ -323,9 +324,9 @@ class QueueMachine(EngineMachine):
         jobs = sorted((job for job in self.model.queue.held() if job.lease == lease), key=lambda job: job.seq)
         if jobs[0].node != options["node"]:
             with pytest.raises(Invalid):
-                leases.claim(self.engine, "q", **options)
+                run.claim(self.engine, "q", **options)
             return
-        reply = leases.claim(self.engine, "q", **options).reply
+        reply = run.claim(self.engine, "q", **options).reply
         assert reply.lease == lease
         assert reply.seqs == [job.seq for job in jobs]
         assert [reply.deliveries(job.seq) for job in jobs] == [job.deliveries for job in jobs]
@@ -394,7 +395,7 @@ class QueueMachine(EngineMachine):
     def disconnect(self, lease: int) -> None:
         """A stream's connection goes away, and its leases with it."""
         with self.step() as now:
-            leases.release(self.engine, self.engine.state.topics["q"], [lease])
+            run.release(self.engine, self.engine.state.topics["q"], [lease])
             for job in self.model.queue.held():
                 if job.lease == lease:
                     self.model.queue.release(job, now)
@@ -413,14 +414,14 @@ class QueueMachine(EngineMachine):
         )
 
     def lease_lost(self, what: str, options: dict[str, Any], lost: list[int], lease_ms: int) -> None:
-        command: Any = {"ack": leases.ack, "extend": leases.extend}.get(what, leases.nack)
+        command: Any = {"ack": run.ack, "extend": run.extend}.get(what, run.nack)
         more = {"lease_ms": lease_ms} if what == "extend" else {}
         with pytest.raises(LeaseLost) as caught:
             command(self.engine, "q", **options, **more)
         assert caught.value.detail["skipped"] == lost
 
     def extend(self, mine: set[int], skipped: list[int], options: dict[str, Any], *, now: int, lease_ms: int) -> None:
-        reply = leases.extend(self.engine, "q", **options, lease_ms=lease_ms).reply
+        reply = run.extend(self.engine, "q", **options, lease_ms=lease_ms).reply
         shown = now + lease_ms + self.engine.state.wall_offset_ms
         assert reply.deadlines == dict.fromkeys(mine, shown)
         assert reply.skipped == skipped
@@ -432,13 +433,13 @@ class QueueMachine(EngineMachine):
     ) -> None:
         queue = self.model.queue
         if what == "ack":
-            reply = leases.ack(self.engine, "q", **options).reply
+            reply = run.ack(self.engine, "q", **options).reply
             queue.ack(mine)
         elif what == "nack":
-            reply = leases.nack(self.engine, "q", **options, delay_ms=delay, reason="why").reply
+            reply = run.nack(self.engine, "q", **options, delay_ms=delay, reason="why").reply
             queue.nack(mine, now=now, delay=delay, reason="why")
         else:
-            reply = leases.nack(self.engine, "q", **options, dead=True, reason="bad").reply
+            reply = run.nack(self.engine, "q", **options, dead=True, reason="bad").reply
             if mine:
                 self.model.dead_letter([queue.jobs[seq] for seq in mine], reasons=dict.fromkeys(mine, "bad"), now=now)
                 self.model.seen()
@@ -469,7 +470,7 @@ class QueueMachine(EngineMachine):
                 and (before is None or job.seq < before)
                 and (match is None or matches(match, job.tag))
             ]
-            reply = reads.delete_records(self.engine, name, before_seq=before, match=match, seqs=seqs).reply
+            reply = run.delete_records(self.engine, name, before_seq=before, match=match, seqs=seqs).reply
             queue.remove(gone)
             assert (reply.deleted, reply.count) == (len(gone), len(queue.jobs))
             assert reply.earliest_seq == min(queue.jobs, default=queue.head + 1)
@@ -502,7 +503,7 @@ class QueueMachine(EngineMachine):
                 self.send_back([job for job in found if job.seq <= queue.visible][: options["limit"]], options)
 
     def unpark(self, jobs: list[Job], options: dict[str, Any]) -> None:
-        assert letters.redrive(self.engine, "q", **options).reply.seqs == [job.seq for job in jobs]
+        assert run.redrive(self.engine, "q", **options).reply.seqs == [job.seq for job in jobs]
         for job in jobs:
             self.model.unpark(job, reset=options["reset_deliveries"])
 
@@ -526,9 +527,9 @@ class QueueMachine(EngineMachine):
             self.model.seen()
             queue.evict()
         if found and not moved:
-            self.refused("topic_full", letters.redrive, "dead", **options)
+            self.refused("topic_full", run.redrive, "dead", **options)
         else:
-            assert letters.redrive(self.engine, "dead", **options).reply.seqs == moved
+            assert run.redrive(self.engine, "dead", **options).reply.seqs == moved
 
     # Looking
 
@@ -536,9 +537,9 @@ class QueueMachine(EngineMachine):
     def look(self) -> None:
         with self.step():
             queue = self.model.queue
-            info = topics.topic_info(self.engine, "q")
+            info = run.topic_info(self.engine, "q")
             assert info.queue is not None
-            shown = {name: info.queue[name] for name in info.queue if name != "oldest_ready_ms"}
+            shown = {name: value for name, value in asdict(info.queue).items() if name != "oldest_ready_ms"}
             assert shown == {
                 "ready": len(queue.ready()),
                 "in_flight": len(queue.held()),
@@ -549,7 +550,7 @@ class QueueMachine(EngineMachine):
                 "ack_holes": queue.holes(),
             }
             for state in ("ready", "in_flight", "delayed", "parked"):
-                listed = [item["seq"] for item in reads.jobs(self.engine, "q", state=state).items]
+                listed = [item["seq"] for item in run.jobs(self.engine, "q", state=state).items]
                 expected = [seq for seq in queue.in_state(state) if state != "ready" or seq <= queue.visible]
                 assert listed == expected
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tenure import Record, Settings
-from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_step
 from tenure.core.invariants import invariants
@@ -13,6 +12,7 @@ from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing import ManualClock
+from tests.kit import run
 from tests.model.machine import assert_same, dumped, folded, let_pass
 
 SEGMENT_BYTES = 4096
@@ -27,7 +27,7 @@ def open_engine(clock: ManualClock) -> Engine:
 
 def open_queue(clock: ManualClock, **config: Any) -> Engine:
     engine = open_engine(clock)
-    topics.put_topic(engine, "q", {"type": "queue", "lease_ms": 1_000, **config})
+    run.put_topic(engine, "q", {"type": "queue", "lease_ms": 1_000, **config})
     return engine
 
 
@@ -35,11 +35,11 @@ def roll(engine: Engine, times: int = 1) -> None:
     """Fill the log with something else until it has gone on to a new segment."""
     wanted = len(engine.log.segments()) + times
     while len(engine.log.segments()) < wanted:
-        appends.produce(engine, "filler", [b"." * 500])
+        run.produce(engine, "filler", [b"." * 500])
 
 
 def drop_oldest(engine: Engine) -> None:
-    reads.delete_records(engine, "filler", before_seq=1 << 40)
+    run.delete_records(engine, "filler", before_seq=1 << 40)
     oldest = engine.log.segments()[0].number
     while engine.log.segments()[0].number == oldest:
         trim_step(engine)
@@ -60,11 +60,11 @@ def check_replay(engine: Engine) -> State:
 
 def test_a_topic_that_was_reconfigured_behind_its_base_is_not_a_new_one_once_the_base_is_trimmed():
     engine = open_queue(ManualClock())
-    appends.produce(engine, "q", [b"1", b"2", b"3"])
+    run.produce(engine, "q", [b"1", b"2", b"3"])
     roll(engine)
-    topics.put_topic(engine, "q", {"lease_ms": 500})
-    claim = leases.claim(engine, "q", node="n", max_count=2).reply
-    leases.ack(engine, "q", node="n", seqs=claim.seqs)
+    run.put_topic(engine, "q", {"lease_ms": 500})
+    claim = run.claim(engine, "q", node="n", max_count=2).reply
+    run.ack(engine, "q", node="n", seqs=claim.seqs)
     roll(engine)
     drop_oldest(engine)
     replayed = check_replay(engine)
@@ -75,10 +75,10 @@ def test_a_topic_that_was_reconfigured_behind_its_base_is_not_a_new_one_once_the
 def test_leases_end_before_a_delete_of_their_jobs_in_a_replay_too():
     clock = ManualClock()
     engine = open_queue(clock)
-    appends.produce(engine, "q", [b"1", b"2"])
-    leases.claim(engine, "q", node="n", max_count=2)
+    run.produce(engine, "q", [b"1", b"2"])
+    run.claim(engine, "q", node="n", max_count=2)
     clock.advance(2_000)
-    reads.delete_records(engine, "q", seqs=[1])
+    run.delete_records(engine, "q", seqs=[1])
     assert check_replay(engine).topics["q"].queue.expired == 2  # type: ignore[union-attr]
 
 
@@ -86,24 +86,24 @@ def test_jobs_that_wait_for_the_wall_clock_come_due_in_a_replay_that_starts_at_a
     clock = ManualClock()
     engine = open_queue(clock)
     clock.jump_wall(3_600_000)
-    appends.produce(engine, "q", [Record(data=b"1", deliver_at=clock.wall_ms() + 1_000)])
+    run.produce(engine, "q", [Record(data=b"1", deliver_at=clock.wall_ms() + 1_000)])
     roll(engine)
     drop_oldest(engine)
     clock.advance(1_000)
-    assert leases.claim(engine, "q", node="n").reply.seqs == [1]
+    assert run.claim(engine, "q", node="n").reply.seqs == [1]
     check_replay(engine)
 
 
 def test_a_checkpoint_from_before_a_segment_was_dropped_does_not_lead_back_into_it():
     clock = ManualClock()
     engine = open_engine(clock)
-    topics.put_topic(engine, "t", {"cap_records": 3})
-    appends.produce(engine, "t", [b"1"])
+    run.put_topic(engine, "t", {"cap_records": 3})
+    run.produce(engine, "t", [b"1"])
     roll(engine)
-    appends.produce(engine, "t", [b"2"])  # dies before its segment goes: no event will say so
+    run.produce(engine, "t", [b"2"])  # dies before its segment goes: no event will say so
     roll(engine)
-    appends.produce(engine, "t", [b"3"])
-    reads.delete_records(engine, "t", seqs=[2])
+    run.produce(engine, "t", [b"3"])
+    run.delete_records(engine, "t", seqs=[2])
     engine.sync()
     position, payload = engine.log.position(), engine.checkpoint()
     drop_oldest(engine)
@@ -112,18 +112,18 @@ def test_a_checkpoint_from_before_a_segment_was_dropped_does_not_lead_back_into_
     assert isinstance(engine.log, MemoryLog)
     again = Engine(engine.log.reopen(), clock=clock, settings=engine.settings)
     again.recover([(position, payload)])
-    appends.produce(again, "t", [b"4", b"5"])
-    assert [record.seq for record in reads.diff(again, "t").records] == [3, 4, 5]
+    run.produce(again, "t", [b"4", b"5"])
+    assert [record.seq for record in run.diff(again, "t").records] == [3, 4, 5]
 
 
 def test_parts_of_a_lease_that_end_together_end_in_one_order_whether_or_not_they_were_written_out_between():
     clock = ManualClock()
     engine = open_queue(clock)
-    appends.produce(engine, "q", [b"1", b"2", b"3"])
-    leases.claim(engine, "q", node="n", max_count=3)
-    leases.extend(engine, "q", node="n", seqs=[2], lease_ms=5_000)
-    leases.extend(engine, "q", node="n", seqs=[1, 3], lease_ms=5_000)
-    leases.ack(engine, "q", node="n", seqs=[1])
+    run.produce(engine, "q", [b"1", b"2", b"3"])
+    run.claim(engine, "q", node="n", max_count=3)
+    run.extend(engine, "q", node="n", seqs=[2], lease_ms=5_000)
+    run.extend(engine, "q", node="n", seqs=[1, 3], lease_ms=5_000)
+    run.ack(engine, "q", node="n", seqs=[1])
     copied = load_checkpoint(dump_checkpoint(engine.state))
     now = engine.now() + 5_001
     for state in (engine.state, copied):

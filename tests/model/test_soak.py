@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from tenure import Settings
-from tenure.broker import appends, leases, reads, topics
 from tenure.broker.engine import Engine
 from tenure.broker.trim import trim_due, trim_step
-from tenure.core.settle import lease_id
+from tenure.contract.leases import lease_id
 from tenure.log import checkpoint
 from tenure.log.log import FileLog
 from tenure.testing import History, ManualClock, SimDisk, check_history
+from tests.kit import run
 
 SETTINGS = Settings(segment_bytes=4096, spare_segments=1, trim_step_bytes=1024)
 LEASE_MS = 1_000
@@ -31,7 +31,7 @@ class Soak:
         self.held: list[tuple[int, int, str]] = []  # (seq, lease, node), for as long as the worker believes in it
         self.made = 0
         config = {"type": "queue", "lease_ms": LEASE_MS, "max_deliveries": 4, "dead_letter": "dead"}
-        topics.put_topic(self.engine, "q", config)
+        run.put_topic(self.engine, "q", config)
 
     def opened(self) -> Engine:
         engine = Engine(
@@ -55,12 +55,12 @@ class Soak:
         ids = [f"job-{self.made + i}" for i in range(self.random.randint(1, 5))]
         self.made += len(ids)
         self.history.produce(ids, "invoke", at=self.engine.now())
-        appends.produce(self.engine, "q", [id.encode() for id in ids])
+        run.produce(self.engine, "q", [id.encode() for id in ids])
         self.history.produce(ids, "ok", at=self.engine.now())
 
     def claim(self) -> int:
         node = self.random.choice(["n1", "n2", "n3"])
-        reply = leases.claim(self.engine, "q", node=node, max_count=self.random.randint(1, 5)).reply
+        reply = run.claim(self.engine, "q", node=node, max_count=self.random.randint(1, 5)).reply
         for job in reply.jobs:
             self.history.delivery(
                 "q",
@@ -83,13 +83,13 @@ class Soak:
         seq, lease, node = held
         now, what = self.engine.now(), self.random.choice(["ack", "ack", "nack", "extend"])
         if what == "extend":
-            done = leases.extend(self.engine, "q", node=node, seqs=[seq], lease=lease_id(lease), lease_ms=500).reply
+            done = run.extend(self.engine, "q", node=node, seqs=[seq], lease_id=lease_id(lease), lease_ms=500).reply
             outcome = "ok" if seq in done.deadlines else "fail"
             self.history.extend("q", seq, lease=str(lease), outcome=outcome, at=now, deadline=now + 500)  # type: ignore[arg-type]
             return
         self.held.remove(held)
-        command = leases.ack if what == "ack" else leases.nack
-        settled = command(self.engine, "q", node=node, seqs=[seq], lease=lease_id(lease)).reply
+        command = run.ack if what == "ack" else run.nack
+        settled = command(self.engine, "q", node=node, seqs=[seq], lease_id=lease_id(lease)).reply
         note = self.history.ack if what == "ack" else self.history.nack
         note("q", seq, lease=str(lease), outcome="ok" if settled.count else "fail", at=now)
 
@@ -111,7 +111,7 @@ class Soak:
             while self.held:
                 self.settle()
             self.clock.advance(LEASE_MS + 1)
-        letters = reads.diff(self.engine, "dead", limit=1_000).records if "dead" in self.engine.state.topics else []
+        letters = run.diff(self.engine, "dead", limit=1_000).records if "dead" in self.engine.state.topics else []
         self.history.dead_letters([letter.data.decode() for letter in letters])
 
 

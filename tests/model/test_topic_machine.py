@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tenure import Record, Settings
-from tenure.broker import appends, reads, routing, topics
 from tenure.core.idempotency import digest_key
 from tenure.core.ranges import each
 from tenure.core.records import ends_of, pack
 from tenure.core.state import State
 from tenure.errors import Conflict, NotFound, Overloaded
+from tests.kit import run
 from tests.model.machine import EngineMachine
 from tests.model.naive_topic import (
     CLIENT_MARKS_MAX,
@@ -83,7 +83,7 @@ class TopicMachine(EngineMachine):
     def configure(self, name: str, config: dict[str, Any]) -> None:
         with self.step() as now:
             config = self.complete(name, config)
-            _, created = topics.put_topic(self.engine, name, config).reply
+            _, created = run.put_topic(self.engine, name, config).reply
             assert created == (name not in self.model.topics)
             self.model.retired.discard(name)
             topic = self.model.topics.setdefault(name, Naive())
@@ -97,9 +97,9 @@ class TopicMachine(EngineMachine):
         topic = self.model.topics.get(name)
         with self.step() as now:
             if topic is None:
-                self.refused(NotFound, "topic_not_found", topics.patch_topic, name, given)
+                self.refused(NotFound, "topic_not_found", run.patch_topic, name, given)
                 return
-            assert given.items() <= topics.patch_topic(self.engine, name, given).reply.config.items()
+            assert given.items() <= run.patch_topic(self.engine, name, given).reply.config.items()
             topic.config = {**topic.config, **given}
             topic.evict_old(now)
             topic.evict_over_cap()
@@ -112,15 +112,15 @@ class TopicMachine(EngineMachine):
         with self.step() as now:
             topic = self.model.topics.get(name)
             if topic is None:
-                assert topics.delete_topic(self.engine, name, if_empty=if_empty).reply == (False, [])
+                assert run.delete_topic(self.engine, name, if_empty=if_empty).reply == (False, [])
                 return
             if_empty = if_empty or topic.head < 8  # seldom: it is the end of everything there
             if if_empty:
                 topic.evict_old(now)
             if if_empty and topic.records:
-                self.refused(Conflict, "topic_not_empty", topics.delete_topic, name, if_empty=True)
+                self.refused(Conflict, "topic_not_empty", run.delete_topic, name, if_empty=True)
                 return
-            reply = topics.delete_topic(self.engine, name, if_empty=if_empty).reply
+            reply = run.delete_topic(self.engine, name, if_empty=if_empty).reply
             assert reply == (True, self.model.delete_topic(name))
 
     def refused(self, error: type[Exception], code: str, command: Any, *args: Any, **options: Any) -> None:
@@ -182,21 +182,21 @@ class TopicMachine(EngineMachine):
                 return
             mark = topic.marks.get(client) if client is not None else None
             if mark is not None and options["client_seq"] <= mark[0] and mark[3] >= now - MARKS_IDLE_MS:
-                self.refused(Conflict, "idempotency_conflict", appends.produce, name, made, **options)
+                self.refused(Conflict, "idempotency_conflict", run.produce, name, made, **options)
                 return
             if client is not None and not topic.has_room_for(client, now, marks_max=CLIENT_MARKS_MAX):
-                self.refused(Overloaded, "throttled", appends.produce, name, made, **options)
+                self.refused(Overloaded, "throttled", run.produce, name, made, **options)
                 return
             if topic.config.get("discard") == "reject":
                 topic.evict_old(now)
         elif name in self.model.retired or not options["config"]["auto_create"]:
-            self.refused(NotFound, "topic_not_found", appends.produce, name, made, **options)
+            self.refused(NotFound, "topic_not_found", run.produce, name, made, **options)
             return
         target = topic or Naive(options["config"])
         if target.is_full_for(kept):
-            self.refused(Overloaded, "topic_full", appends.produce, name, made, **options)
+            self.refused(Overloaded, "topic_full", run.produce, name, made, **options)
             return
-        reply = appends.produce(self.engine, name, made, **options).reply
+        reply = run.produce(self.engine, name, made, **options).reply
         assert (reply.created, reply.deduped) == (topic is None, False)
         assert list(reply.seqs) == [target.head + 1 + i for i in range(len(kept))]
         self.model.topics[name] = target
@@ -215,9 +215,9 @@ class TopicMachine(EngineMachine):
         self, name: str, made: list[Record], options: dict[str, Any], known: tuple[int, int, int, bytes], payload: bytes
     ) -> None:
         if known[3] != payload:
-            self.refused(Conflict, "idempotency_conflict", appends.produce, name, made, **options)
+            self.refused(Conflict, "idempotency_conflict", run.produce, name, made, **options)
             return
-        reply = appends.produce(self.engine, name, made, **options).reply
+        reply = run.produce(self.engine, name, made, **options).reply
         assert (reply.first_seq, reply.count, reply.deduped) == (known[1], known[2], True)
 
     def keep_records(self, made: list[Record], node: str | None, now: int, *, hops: bool = False) -> list[Kept]:
@@ -247,7 +247,7 @@ class TopicMachine(EngineMachine):
                 and (seqs is None or seq in seqs)
                 and (match is None or matches(match, record.tag))
             ]
-            reply = reads.delete_records(self.engine, name, before_seq=before, match=match, seqs=seqs).reply
+            reply = run.delete_records(self.engine, name, before_seq=before, match=match, seqs=seqs).reply
             for seq in gone:
                 del topic.records[seq]
             assert (reply.deleted, reply.count, reply.bytes) == (len(gone), len(topic.records), topic.bytes)
@@ -264,7 +264,7 @@ class TopicMachine(EngineMachine):
         if topic is None:
             return
         with self.step() as now:
-            reply = reads.diff(self.engine, name, from_seq=from_seq, limit=limit, node=node)
+            reply = run.diff(self.engine, name, from_seq=from_seq, limit=limit, node=node)
             topic.evict_old(now)
             reason = topic.tombstone(from_seq)
             assert (reply.tombstone.reason if reply.tombstone is not None else None) == reason
@@ -283,11 +283,11 @@ class TopicMachine(EngineMachine):
         if topic is None:
             return
         with self.step() as now:
-            info = topics.topic_info(self.engine, name)
+            info = run.topic_info(self.engine, name)
             topic.evict_old(now)
             assert (info.head_seq, info.earliest_seq, info.next_seq) == (topic.head, topic.earliest, topic.head + 1)
             assert (info.count, info.bytes) == (len(topic.records), topic.bytes)
-            assert topics.list_topics(self.engine).items == sorted(self.model.topics)
+            assert run.list_topics(self.engine).items == sorted(self.model.topics)
 
     # Routers
 
@@ -308,13 +308,13 @@ class TopicMachine(EngineMachine):
         options: dict[str, Any] = {"source": source, "dest": dest, "filter": rule_of, **flags}
         with self.step():
             if not flags["allow_cycle"] and self.model.closes_a_cycle(name, source, dest):
-                self.refused(Conflict, "router_cycle", routing.put_router, name, **options)
+                self.refused(Conflict, "router_cycle", run.put_router, name, **options)
                 return
             if dest not in self.model.topics and (not flags["create_dest"] or dest in self.model.retired):
-                self.refused(NotFound, "topic_not_found", routing.put_router, name, **options)
+                self.refused(NotFound, "topic_not_found", run.put_router, name, **options)
                 return
             known = self.model.routers.get(name)
-            _, created = routing.put_router(self.engine, name, **options).reply
+            _, created = run.put_router(self.engine, name, **options).reply
             assert created == (known is None)
             head = self.model.topics[source].head if source in self.model.topics else 0
             cursor = known.cursor if known is not None and known.source == source else head
@@ -327,7 +327,7 @@ class TopicMachine(EngineMachine):
     @rule(name=st.sampled_from(["r1", "r2", "r3"]))
     def delete_router(self, name: str) -> None:
         with self.step():
-            assert routing.delete_router(self.engine, name).reply == (self.model.routers.pop(name, None) is not None)
+            assert run.delete_router(self.engine, name).reply == (self.model.routers.pop(name, None) is not None)
 
     @precondition(lambda self: self.model.routers)
     @rule(rounds=st.integers(1, 6))
@@ -336,7 +336,7 @@ class TopicMachine(EngineMachine):
         with self.step() as now:
             for _ in range(rounds):
                 for name in sorted(self.engine.state.topics):
-                    routing.forward(self.engine, self.engine.state.topics[name])
+                    run.forward(self.engine, self.engine.state.topics[name])
                     for key in sorted(self.model.routers):
                         router = self.model.routers[key]
                         if router.source == name:

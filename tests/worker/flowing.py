@@ -129,7 +129,7 @@ class Flow:
     def counts(self, queue: str) -> tuple[int, int]:
         found = self.broker.topic(queue, touch=False).queue
         assert found is not None
-        return found["ready"], found["in_flight"]
+        return found.ready, found.in_flight
 
     async def drain(self) -> None:
         """End the runners; time is moved for them."""

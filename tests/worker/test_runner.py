@@ -137,7 +137,7 @@ async def test_what_the_broker_skips_is_lost_the_running_ones_cancelled_the_othe
         assert flow.stats["q"].leases_lost == 2
         queue = flow.broker.topic("q").queue
         assert queue is not None
-        assert queue["delayed"] == 2, "nothing more was said about them"
+        assert queue.delayed == 2, "nothing more was said about them"
 
 
 async def test_our_own_clock_tells_that_a_lease_is_over_when_nobody_answers() -> None:
@@ -197,7 +197,7 @@ async def test_a_handler_that_extends_its_job_keeps_it_over_a_reconnect_and_know
         for _ in range(20):
             await flow.advance(10_000, step_ms=500)
             (lease,) = flow.broker.leases("q").items
-            assert contexts[0].remaining_ms <= lease["deadline"] - flow.clock.wall_ms()
+            assert contexts[0].remaining_ms <= lease.deadline - flow.clock.wall_ms()
         assert (log.begun, log.cancelled, flow.stats["q"].leases_lost) == ([0], [], 0)
         log.go.set()
         await flow.until(lambda: flow.counts("q") == (0, 0))
@@ -313,7 +313,7 @@ async def test_a_reject_is_a_dead_letter_and_a_failure_waits_for_its_turn() -> N
         await flow.put("q", 2)
         queue = flow.broker.topic("q").queue
         assert queue is not None
-        assert queue["delayed"] == 2
+        assert queue.delayed == 2
         await flow.advance(6_000, step_ms=100)
         assert flow.broker.topic("q.dead").count == 2
         assert flow.counts("q") == (0, 0)

@@ -62,7 +62,7 @@ class Bench:
     def counts(self) -> tuple[int, int]:
         queue = self.broker.topic("q").queue
         assert queue is not None
-        return queue["ready"], queue["in_flight"]
+        return queue.ready, queue.in_flight
 
 
 @asynccontextmanager

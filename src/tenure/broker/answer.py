@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["LEVELS", "Answer", "Gate", "Level"]
+from tenure.core.level import Level
+
+__all__ = ["Answer", "Gate", "Level"]
 
 T = TypeVar("T")
-
-
-class Level:
-    """How far a batch must have come before the caller hears of it. Plain numbers: every command compares them."""
-
-    NOW: Final = 0
-    WRITTEN: Final = 1
-    SYNCED: Final = 2
-
-
-LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
-"""What a topic's durability class asks of a write."""
 
 
 class Gate(Protocol):

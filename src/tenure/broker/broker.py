@@ -9,38 +9,64 @@ wiser.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
-from tenure.broker import appends, leases, letters, reads, routing, strip, topics
 from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.home import Home, open_home
 from tenure.broker.metrics import Metrics
 from tenure.broker.pump import Pump
 from tenure.broker.reading import Reading, ReadWaiter
-from tenure.broker.replies import (
-    Claim,
-    Deletion,
-    Difference,
-    Extension,
-    Page,
-    Produced,
-    Redrive,
-    Settled,
-    TopicInfo,
-)
-from tenure.broker.room import Share
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.tailing import Pin, mark_time
 from tenure.broker.upkeep import Upkeep
-from tenure.broker.waiting import Asked, ClaimWaiter, Waiting
+from tenure.broker.waiting import ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
-from tenure.core.names import check_node
-from tenure.core.records import Record, Stored
+from tenure.contract.commands import (
+    Ack,
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    DeleteRouter,
+    DeleteTopic,
+    Diff,
+    Extend,
+    GetJob,
+    GetRouter,
+    GetTopic,
+    ListJobs,
+    ListLeases,
+    ListRouters,
+    ListTopics,
+    Nack,
+    OfHolder,
+    PatchTopic,
+    PutRouter,
+    PutTopic,
+    Reaches,
+    Redrive,
+    Strip,
+)
+from tenure.contract.records import Record, Stored
+from tenure.contract.replies import (
+    DeletedRecords,
+    Difference,
+    Extended,
+    Grant,
+    Page,
+    Produced,
+    Redriven,
+    Settled,
+    TopicInfo,
+)
+from tenure.contract.share import Share
+from tenure.core.decide.table import DECIDES
+from tenure.core.names import check_node, shown
 from tenure.core.router import Router
 from tenure.core.values import check_whole
-from tenure.errors import TenureError
+from tenure.errors import Invalid, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.log import FileLog
@@ -48,6 +74,8 @@ from tenure.log.recovery import RecoveryReport
 from tenure.settings import Settings
 
 __all__ = ["Broker"]
+
+T = TypeVar("T")
 
 
 class Broker:
@@ -119,6 +147,23 @@ class Broker:
         self._pump.close()
         await self._upkeep.finish()
 
+    def run(self, command: Command[T]) -> Answer[T]:
+        """Carry out a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
+
+        Raises Invalid for what is none.
+        """
+        if command.__class__ not in DECIDES or isinstance(command, Claim):
+            raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
+        self._pump.check_open()
+        if isinstance(command, OfHolder):
+            return self._pump.answer_holder(self._engine.run(command), command.node)
+        return self._pump.answer(self._engine.run(command))
+
+    def _look(self, command: Command[T]) -> T:
+        """Carry out a command that only looks, and needs no durability."""
+        self._pump.check_open()
+        return self._pump.look(self._engine.run(command).reply)
+
     # Records
 
     def produce(
@@ -138,10 +183,18 @@ class Broker:
         data. ``share`` bounds what this caller may use up of what all share.
         """
         self._pump.check_open()
-        answer = appends.produce(
-            self._engine, topic, records, node, idempotency_key, client_id, client_seq, create, config, share
+        command = Append(
+            topic=topic,
+            records=records,
+            node=node,
+            idempotency_key=idempotency_key,
+            client_id=client_id,
+            client_seq=client_seq,
+            create=create,
+            config=config,
+            share=share,
         )
-        return self._pump.answer(answer)
+        return self._pump.answer(self._engine.run(command))
 
     def diff(
         self,
@@ -154,7 +207,7 @@ class Broker:
     ) -> Awaitable[Difference]:
         """Read records above ``from_seq``; with ``wait_ms``, wait that long for one to come."""
         self._pump.check_open()
-        waiter = ReadWaiter(self._pump, topic, from_seq=from_seq, limit=limit, node=node)
+        waiter = ReadWaiter(self._pump, Diff(topic=topic, from_seq=from_seq, limit=limit, node=node))
         return Reading(self._pump, waiter, wait_ms=self._pump.clamp_wait(wait_ms))
 
     def delete_records(
@@ -162,14 +215,11 @@ class Broker:
         topic: str,
         *,
         before_seq: int | None = None,
-        match: object = None,
+        match: Any = None,
         seqs: Sequence[int] | None = None,
-    ) -> Answer[Deletion]:
+    ) -> Answer[DeletedRecords]:
         """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
-        self._pump.check_open()
-        return self._pump.answer(
-            reads.delete_records(self._engine, topic, before_seq=before_seq, match=match, seqs=seqs)
-        )
+        return self.run(DeleteRecords(topic=topic, before_seq=before_seq, match=match, seqs=seqs))
 
     # Leases
 
@@ -183,32 +233,46 @@ class Broker:
         wait_ms: int = 0,
         claim_id: str | None = None,
         auto_ack: bool = False,
-    ) -> Awaitable[Claim]:
+    ) -> Awaitable[Grant]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
-        self._pump.check_writable()
-        found = self._state.find(topic)
+        command = Claim(
+            topic=topic,
+            node=node,
+            max_count=max_count,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            claim_id=claim_id,
+            auto_ack=auto_ack,
+        )
+        return self.run_claim(command)
+
+    def run_claim(self, command: Claim) -> Awaitable[Grant]:
+        """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
+        if command.__class__ is not Claim:
+            raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
+        pump, topic, wait_ms = self._pump, command.topic, command.wait_ms
+        pump.check_writable()
+        found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
             wait_ms
-            or type(wait_ms) is not int
+            or wait_ms.__class__ is not int
             or found is None
             or found.config.claim_jitter_ms
-            or self._pump.coordinator.waiting
+            or pump.coordinator.waiting
         ):
-            asked = Asked(node=node, max_count=max_count, lease_ms=lease_ms, claim_id=claim_id, auto_ack=auto_ack)
-            return self._claim_in_turn(topic, asked, wait_ms=self._pump.clamp_wait(wait_ms))
-        answer = leases.claim(self._engine, topic, node, max_count, lease_ms, claim_id, auto_ack)
-        return self._pump.answer_claim(answer)
+            return self._claim_in_turn(command, wait_ms=pump.clamp_wait(wait_ms))
+        return pump.answer_claim(self._engine.run(command))
 
-    def _claim_in_turn(self, topic: str, asked: Asked, *, wait_ms: int) -> Awaitable[Claim]:
+    def _claim_in_turn(self, command: Claim, *, wait_ms: int) -> Awaitable[Grant]:
         """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
-        found, queue = self._state.queue(topic)
-        alone = not found.config.claim_jitter_ms and not self._pump.coordinator.waits_on(found)
-        if alone or (isinstance(asked.claim_id, str) and asked.claim_id in queue.claims):
-            answer = self._pump.claim_now(found, asked, or_wait=wait_ms > 0)
+        topic, queue = self._state.queue(command.topic)
+        alone = not topic.config.claim_jitter_ms and not self._pump.coordinator.waits_on(topic)
+        if alone or (isinstance(command.claim_id, str) and command.claim_id in queue.claims):
+            answer = self._pump.claim_now(topic, command, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer
-        waiter = ClaimWaiter(self._pump, found, asked)
-        return Waiting(self._pump, waiter, wait_ms=max(wait_ms, found.config.claim_jitter_ms))
+        waiter = ClaimWaiter(self._pump, topic, command)
+        return Waiting(self._pump, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
     def ack(
         self,
@@ -222,8 +286,8 @@ class Broker:
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         self._pump.check_open()
-        acked = leases.ack(self._engine, topic, node, seqs, lease_ids, lease_id, strict)
-        return self._pump.answer_holder(acked, node)
+        command = Ack(topic=topic, node=node, seqs=seqs, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
+        return self._pump.answer_holder(self._engine.run(command), node)
 
     def nack(
         self,
@@ -240,8 +304,18 @@ class Broker:
     ) -> Answer[Settled]:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
         self._pump.check_open()
-        nacked = leases.nack(self._engine, topic, node, seqs, lease_ids, lease_id, strict, delay_ms, reason, dead)
-        return self._pump.answer_holder(nacked, node)
+        command = Nack(
+            topic=topic,
+            node=node,
+            seqs=seqs,
+            lease_ids=lease_ids,
+            lease_id=lease_id,
+            strict=strict,
+            delay_ms=delay_ms,
+            reason=reason,
+            dead=dead,
+        )
+        return self._pump.answer_holder(self._engine.run(command), node)
 
     def extend(
         self,
@@ -253,11 +327,19 @@ class Broker:
         lease_id: str | None = None,
         strict: bool = False,
         lease_ms: int | None = None,
-    ) -> Answer[Extension]:
+    ) -> Answer[Extended]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
         self._pump.check_open()
-        extended = leases.extend(self._engine, topic, node, seqs, lease_ids, lease_id, strict, lease_ms)
-        return self._pump.answer_holder(extended, node)
+        command = Extend(
+            topic=topic,
+            node=node,
+            seqs=seqs,
+            lease_ids=lease_ids,
+            lease_id=lease_id,
+            strict=strict,
+            lease_ms=lease_ms,
+        )
+        return self._pump.answer_holder(self._engine.run(command), node)
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
@@ -265,7 +347,7 @@ class Broker:
         """
         self._pump.check_writable()
         found, _ = self._state.queue(topic)
-        return self._pump.open_stream(found, node=node, max_count=max_count, lease_ms=lease_ms)
+        return self._pump.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
         """End the work streams of a node, or of everybody, and leave what was read from them leased; returns how many.
@@ -282,68 +364,59 @@ class Broker:
         topic: str,
         *,
         to: str | None = None,
-        match: object = None,
+        match: Any = None,
         seqs: Sequence[int] | None = None,
         reason_like: str | None = None,
         limit: int | None = None,
         reset_deliveries: bool = True,
-        reaches: Callable[[str], bool] | None = None,
-    ) -> Answer[Redrive]:
+        reaches: Reaches | None = None,
+    ) -> Answer[Redriven]:
         """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
 
         A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
         """
-        self._pump.check_open()
-        return self._pump.answer(
-            letters.redrive(
-                self._engine,
-                topic,
-                to=to,
-                match=match,
-                seqs=seqs,
-                reason_like=reason_like,
-                limit=limit,
-                reset_deliveries=reset_deliveries,
-                reaches=reaches,
-            )
+        command = Redrive(
+            topic=topic,
+            to=to,
+            match=match,
+            seqs=seqs,
+            reason_like=reason_like,
+            limit=limit,
+            reset_deliveries=reset_deliveries,
+            reaches=reaches,
         )
+        return self.run(command)
 
     # Looking
 
     def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page:
         """Jobs in one state: ready, in_flight, delayed or parked."""
-        self._pump.check_open()
-        return self._pump.look(reads.jobs(self._engine, topic, state=state, limit=limit, cursor=cursor))
+        return self._look(ListJobs(topic=topic, state=state, limit=limit, cursor=cursor))
 
     def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
         """One job: its record, its state and its failed deliveries."""
-        self._pump.check_open()
-        return self._pump.look(reads.job(self._engine, topic, seq))
+        return self._look(GetJob(topic=topic, seq=seq))
 
     def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Live leases of a queue."""
-        self._pump.check_open()
-        return self._pump.look(reads.leases(self._engine, topic, limit=limit, cursor=cursor))
+        return self._look(ListLeases(topic=topic, limit=limit, cursor=cursor))
 
     def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
         """Both ends of a queue, its leases and its counts, at the cost of what is shown."""
-        self._pump.check_open()
-        return self._pump.look(strip.strip(self._engine, topic, head=head, tail=tail, leases=leases))
+        return self._look(Strip(topic=topic, head=head, tail=tail, leases=leases))
 
     def meters(self, topic: str) -> dict[str, Any]:
         """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
         self._pump.check_open()
-        return self._pump.look(topics.meters(self._engine, topic))
+        return self._pump.look(self._engine.meters_of(topic))
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
         """A topic's state and config."""
-        self._pump.check_open()
-        return self._pump.look(topics.topic_info(self._engine, topic, touch=touch))
+        return self._look(GetTopic(topic=topic, touch=touch))
 
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
         """Names of topics, in order."""
-        self._pump.check_open()
-        return topics.list_topics(self._engine, prefix=prefix, limit=limit, cursor=cursor)
+        return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
 
     def idempotency_keys(self, topic: str) -> int:
         """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
@@ -391,22 +464,19 @@ class Broker:
         """Create a topic or replace its config; the second part of the reply is True where it was created. ``share``
         bounds what this caller may use up of what all share.
         """
-        self._pump.check_open()
-        return self._pump.answer(topics.put_topic(self._engine, topic, {} if config is None else config, share=share))
+        return self.run(PutTopic(topic=topic, config={} if config is None else config, share=share))
 
     def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
         """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
-        self._pump.check_open()
-        return self._pump.answer(topics.patch_topic(self._engine, topic, config))
+        return self.run(PatchTopic(topic=topic, config=config))
 
     def delete_topic(
-        self, topic: str, *, if_empty: bool = False, reaches: Callable[[str], bool] | None = None
+        self, topic: str, *, if_empty: bool = False, reaches: Reaches | None = None
     ) -> Answer[tuple[bool, list[str]]]:
         """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
         change: Denied where one of those routers has another.
         """
-        self._pump.check_open()
-        return self._pump.answer(topics.delete_topic(self._engine, topic, if_empty=if_empty, reaches=reaches))
+        return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
 
     def put_router(
         self,
@@ -417,7 +487,7 @@ class Broker:
         preserve_node: bool = True,
         preserve_tag: bool = True,
         create_dest: bool = True,
-        filter: object = None,
+        filter: Any = None,
         allow_cycle: bool = False,
         share: Share | None = None,
     ) -> Answer[tuple[Router, bool]]:
@@ -426,26 +496,23 @@ class Broker:
         ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
         ``share`` bounds what this caller may use up of what all share.
         """
-        self._pump.check_open()
-        return self._pump.answer(
-            routing.put_router(
-                self._engine,
-                router,
-                source=source,
-                dest=dest,
-                preserve_node=preserve_node,
-                preserve_tag=preserve_tag,
-                create_dest=create_dest,
-                filter=filter,
-                allow_cycle=allow_cycle,
-                share=share,
-            )
+        command = PutRouter(
+            router=router,
+            source=source,
+            dest=dest,
+            preserve_node=preserve_node,
+            preserve_tag=preserve_tag,
+            create_dest=create_dest,
+            filter=filter,
+            allow_cycle=allow_cycle,
+            share=share,
         )
+        return self.run(command)
 
     def router(self, router: str) -> Router:
         """One router, as it stands now."""
-        self._pump.check_open()
-        return routing.get_router(self._engine, router)
+        found: Router = self._look(GetRouter(router=router))
+        return found
 
     def routers(
         self,
@@ -455,17 +522,15 @@ class Broker:
         dest: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
-        reaches: Callable[[str], bool] | None = None,
+        reaches: Reaches | None = None,
     ) -> Page:
         """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
         router with another is left out.
         """
-        self._pump.check_open()
-        return routing.list_routers(
-            self._engine, prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches
+        return self._look(
+            ListRouters(prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches)
         )
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""
-        self._pump.check_open()
-        return self._pump.answer(routing.delete_router(self._engine, router))
+        return self.run(DeleteRouter(router=router))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from tenure.broker.alarms import Alarm, Alarms
 from tenure.broker.engine import Engine
-from tenure.broker.leases import claim
 from tenure.broker.line import Line, Taker
 from tenure.core.claim import claimable_count
 from tenure.core.queue import NEVER, Queue
@@ -101,7 +102,7 @@ class Coordinator:
             return
         if topic in self._cohorts or topic in self.resting:
             return
-        self._engine.pass_time(topic, self._engine.now())
+        self._engine.state.pass_time(topic, self._engine.now())
         self._on_time_passed()
         self._pass(topic, topic.queue, self._lines[topic])
         self._watch(topic)
@@ -111,11 +112,11 @@ class Coordinator:
         ready = claimable_count(topic, queue) if line.is_hungry else 0
         if not ready:
             return
-        metrics = self._engine.metrics
-        dead_lettered = metrics.dead_lettered
+        totals = self._engine.totals
+        dead_lettered = totals.dead_lettered
         for taker, share in line.shares(ready):
             fed = self._feed(topic, taker, share)
-            if metrics.dead_lettered > dead_lettered:
+            if totals.dead_lettered > dead_lettered:
                 self.rest(topic)
                 return
             if not fed:
@@ -129,15 +130,7 @@ class Coordinator:
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; False where there is nothing more to hand out."""
         try:
-            answer = claim(
-                self._engine,
-                topic.name,
-                node=taker.node,
-                max_count=share,
-                lease_ms=taker.lease_ms,
-                claim_id=taker.claim_id,
-                auto_ack=taker.auto_ack,
-            )
+            answer = self._engine.run(replace(taker.claim, max_count=share))
         except Overloaded:
             return False  # a cap is reached: the next ack makes room and another pass
         except TenureError as error:
@@ -146,7 +139,7 @@ class Coordinator:
             return True
         if not answer.reply.jobs:
             return False
-        if not answer.reply.lease_ms and not taker.auto_ack:  # a repeat: what was meant for it is for others
+        if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.touched.add(topic)
         self._lines[topic].served(taker)
         if taker.give(answer):

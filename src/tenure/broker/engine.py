@@ -1,7 +1,7 @@
 """The engine: decide → append → fold, synchronously. No asyncio, no threads: the broker adds those around it.
 
-``commit`` is the only way to change anything: events go to the log first, then through ``fold``. A full disk is met
-by the append, before anything was folded. What an answer waits for is the number of the batch its events joined.
+``run`` is the only writer for commands. Events go to the log first, then through ``fold``: a full disk is met by the
+append, before anything was folded. An answer waits for the batch that its events joined.
 """
 
 from __future__ import annotations
@@ -10,24 +10,30 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.broker.answer import Gate
-from tenure.broker.meters import METERED, Meters
+from tenure.broker.answer import Answer, Gate
+from tenure.broker.meters import Meters
 from tenure.broker.metrics import Metrics
 from tenure.broker.reader import Reader
 from tenure.broker.tailing import Pin
+from tenure.broker.tally import TALLIES
 from tenure.clock import Clock
+from tenure.contract.commands import Command
+from tenure.contract.replies import Redriven
+from tenure.core.decide.decision import Decided, Steps
+from tenure.core.decide.table import DECIDES
 from tenure.core.events import (
     KIND_OF,
+    URGENT,
     Appended,
-    AppendExtra,
     ClockSet,
     Event,
     Opened,
-    RouterMoved,
     StateCarried,
+    TopicPut,
     decode,
     encode,
     kind_of,
@@ -35,11 +41,10 @@ from tenure.core.events import (
 from tenure.core.fold import FOLDS, fold
 from tenure.core.lease import Ended
 from tenure.core.names import check_topic_name
-from tenure.core.records import Record, pack
 from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic
-from tenure.errors import Closed, Corrupt, Overloaded
+from tenure.errors import Closed, Corrupt, Overloaded, TenureError
 from tenure.log.home import Frame, Log, Position
 from tenure.settings import Settings
 
@@ -52,6 +57,10 @@ WALL_TOLERANCE_MS = 20
 
 Listener = Callable[[Event], None]
 """Told of every event before it is folded, while the state still shows what it is about to change."""
+
+T = TypeVar("T")
+_FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.items()}
+"""The kind of an event's frame, and whether it may use the room that is kept on a full disk."""
 
 
 class Engine:
@@ -67,8 +76,8 @@ class Engine:
         self.log = log
         self.clock = clock
         self.settings = settings
-        self.state = State()
-        self.metrics = Metrics()
+        self.state = State(settings)
+        self.totals = Metrics()
         self.meters = Meters()
         self.reader = Reader(log, settings.frame_cache_bytes)
         self.gate: Gate | None = None
@@ -81,18 +90,13 @@ class Engine:
         self.last_ms = 0
         self.synced_batch = 0
         self.log_bytes = 0
-        self.appended_bytes = 0
         self.rewritten_bytes = 0
         self.dropped_bytes = 0
         self.fruitless_bytes = 0
         self.trimmed_live_bytes = 0
-        self._synced_bytes = 0
-        self.crowded = settings.total_bytes_max > 0
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
-        self._names: list[str] = []
-        self._names_of = (0, 0)
         self._boot_base = 0
         self._log_base = 0
         log.preamble = self.preamble
@@ -118,6 +122,7 @@ class Engine:
             except (Corrupt, msgspec.MsgspecError):  # only a cache: an older one, or the log itself, will do
                 continue
         state = self.state
+        state.settings = self.settings
         for kind, _, location, body in watch(self.log.replay(after)):
             fold(state, decode(kind, body), location)
         if state.orphans:
@@ -129,6 +134,8 @@ class Engine:
         self.log.reserve(state.jobs * self.settings.reserve_per_job_bytes)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
+        state.expired, state.touched = 0, self.touched
+        self._look_for_room()
         self._start_clock()
 
     def _start_clock(self) -> None:
@@ -143,7 +150,7 @@ class Engine:
         else:
             now = self._after_reboot(wall_ms)
         self._log_base, self._boot_base = now, boot_ms
-        self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now), 0)
+        self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now))
         self.synced_batch = self.log.sync()
 
     def _after_reboot(self, wall_ms: int) -> int:
@@ -184,45 +191,91 @@ class Engine:
     def _set_clock(self, now: int, wall_offset_ms: int) -> None:
         """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, wall_offset_ms), 0, urgent=True)
+            self.commit(ClockSet(now, wall_offset_ms))
             self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     def mark_time(self) -> None:
         """Note the time in the log, where there is room for it."""
         now = self.now()
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, self.state.wall_offset_ms), 0, urgent=True)
+            self.commit(ClockSet(now, self.state.wall_offset_ms))
 
     # Writing
 
-    def commit(self, event: Event, topic_id: int, *, urgent: bool = False) -> int:
+    def run(self, command: Command[T]) -> Answer[T]:
+        """Decide a command now, log its events in one batch, fold them, and answer.
+
+        Raises what stands in its way, and nothing has changed then.
+        """
+        decided = DECIDES[command.__class__](self.state, command, self.held_ms or self.now(), self.reader)
+        if decided.__class__ is tuple:
+            events, reply, level = decided
+            if events.__class__ in _FRAMES:  # one event: most commands end here
+                return Answer(reply, self.commit(events), level, self.gate)
+        return self.carry_out(decided)
+
+    def carry_out(self, decided: Decided[T]) -> Answer[T]:
+        """Log and fold what was decided, and answer."""
+        if isinstance(decided, tuple):
+            events, reply, level = decided
+            batch = 0
+            if events is not None:
+                batch = self.commit_all(events) if isinstance(events, list) else self.commit(events)
+        else:
+            batch, (reply, level) = self._step_through(decided)
+            if isinstance(reply, Redriven):
+                self.totals.redriven += reply.redriven
+        if level and not batch:
+            batch = self.write()
+        return Answer(reply, batch, level, self.gate)
+
+    def _step_through(self, steps: Steps[T]) -> tuple[int, T]:
+        """Carry out a decision that goes on after each of its batches; returns the last batch and what it came to."""
+        batch = 0
+        try:
+            events = next(steps)
+            while True:
+                try:
+                    batch = self.commit_all(events)
+                except TenureError as error:
+                    events = steps.throw(error)
+                else:
+                    events = next(steps)
+        except StopIteration as done:
+            return batch, done.value
+
+    def commit(self, event: Event) -> int:
         """Log an event, then fold it; returns the batch it joined.
 
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
         log, body = self.log, encode(event)
-        location = log.append_one(KIND_OF[event.__class__], topic_id, body, urgent)
+        kind, urgent = _FRAMES[event.__class__]
+        location = log.append_one(kind, event.topic, body, urgent)
         self.log_bytes += len(body)
-        self._apply(event, topic_id, location)
+        self._apply(event, location)
         return log.pending_batch
 
-    def commit_all(self, *events: tuple[Event, int], urgent: bool = False) -> int:
-        """`commit` for events that belong together, each with its topic id: one batch holds them all, or none."""
-        entries = [(kind_of(event), topic_id, encode(event)) for event, topic_id in events]
-        locations = self.log.append(entries, urgent=urgent)
+    def commit_all(self, events: list[Event]) -> int:
+        """`commit` for events that belong together: one batch holds them all, or none."""
+        if len(events) == 1:
+            return self.commit(events[0])
+        entries = [(kind_of(event), event.topic, encode(event)) for event in events]
+        locations = self.log.append(entries, urgent=any(event.__class__ in URGENT for event in events))
         self.log_bytes += sum(len(body) for _, _, body in entries)
-        for (event, topic_id), location in zip(events, locations, strict=True):
-            self._apply(event, topic_id, location)
+        for event, location in zip(events, locations, strict=True):
+            self._apply(event, location)
         return self.log.pending_batch
 
-    def rewrite(self, event: Event, topic_id: int) -> None:
+    def rewrite(self, event: Event) -> None:
         """`commit` for what must be logged so that space can be won back: it may use the last room there is."""
         body = encode(event)
-        [location] = self.log.append(((kind_of(event), topic_id, body),), urgent=True, reclaim=True)
+        [location] = self.log.append(((kind_of(event), event.topic, body),), urgent=True, reclaim=True)
         self.log_bytes += len(body)
-        self._apply(event, topic_id, location)
+        self._apply(event, location)
 
-    def _apply(self, event: Event, topic_id: int, location: int) -> None:
+    def _apply(self, event: Event, location: int) -> None:
+        """Fold an event that is logged; note what it counts for and which topics it touches."""
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
@@ -230,51 +283,34 @@ class Engine:
         self._frames = frames + 1
         if not frames and self.gate is not None:  # whatever becomes of the command, this is written
             self.gate.plan()
-        if event.__class__ in METERED:
-            self.meters.observe(state, event)
+        tally = TALLIES.get(event.__class__)
+        if tally is not None:
+            tally(self, event)
         state.log_ms = event.at  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
+        if tally is not None:
+            return
         if event.__class__ is Appended:
-            if self._heads_batch != self.log.pending_batch:
-                self._close_heads()
-            topic = state.by_id[topic_id]
-            self._heads[topic_id] = topic.head_seq
-            self.touched.add(topic)
-            self.appended_bytes += len(event.blobs)
+            topic = state.by_id[event.topic]
+            self.note_head(topic, topic.head_seq)
+            state.appended_bytes += len(event.blobs)
             self.reader.remember(location, event)
-        elif event.__class__ is RouterMoved and event.missed and event.dest in state.by_id:
-            # The seq that marks the loss for readers of the destination becomes durable as a record does.
-            if self._heads_batch != self.log.pending_batch:
-                self._close_heads()
-            dest = state.by_id[event.dest]
-            self._heads[event.dest] = dest.head_seq
-            self.touched.add(dest)
+            if event.extra is None or not event.extra.moved_from:
+                self.totals.produced += event.count
+        elif event.__class__ is TopicPut:
+            self.touched.add(state.by_id[event.topic])
 
-    def appended(
-        self, topic_id: int, first_seq: int, records: list[Record], *, now: int, moved_from: int = 0
-    ) -> Appended:
-        """The event that appends copies of records the broker passes on by itself; ``moved_from`` is the topic that
-        they leave.
-        """
-        packed = pack(records)
-        tagged = any(record.tag is not None for record in records)
-        extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
-        ts = now + self.state.wall_offset_ms
-        return Appended(now, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+    def note_head(self, topic: Topic, seq: int) -> None:
+        """Remember that the newest seq of a topic is in the pending batch, and wake those who wait for it."""
+        if self._heads_batch != self.log.pending_batch:
+            self._close_heads()
+        self._heads[topic.id] = seq
+        self.touched.add(topic)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""
         event = StateCarried(self.state.log_ms, msgspec.Raw(dump_state(self.state)))
         return [(kind_of(event), 0, encode(event))]
-
-    def pass_time(self, topic: Topic, now: int) -> None:
-        """Let time reach ``now`` on a topic, and tell what ran out."""
-        queue = topic.queue
-        if queue is not None and now >= queue.next_at:
-            expired = queue.expired
-            self.state.pass_time(topic, now)
-            self.metrics.expired += queue.expired - expired
-            self.touched.add(topic)
 
     # Durability
 
@@ -292,17 +328,17 @@ class Engine:
     def _close_heads(self) -> None:
         """Remember which records joined the batch that is over; a roll may end one in the middle of a turn."""
         if self._heads:
-            self._unsynced.append((self._heads_batch, self.appended_bytes, self._heads))
+            self._unsynced.append((self._heads_batch, self.state.appended_bytes, self._heads))
             self._heads = {}
         self._heads_batch = self.log.pending_batch
 
     def synced(self, batch: int) -> None:
         """Batches up to this one are durable: records of fsync topics in them can now be seen."""
         self.synced_batch = max(self.synced_batch, batch)
-        if self.crowded:
+        if self.state.is_crowded:
             self._look_for_room()
         while self._unsynced and self._unsynced[0][0] <= batch:
-            _, self._synced_bytes, heads = self._unsynced.popleft()
+            _, self.state.synced_bytes, heads = self._unsynced.popleft()
             for topic_id, seq in heads.items():
                 topic = self.state.by_id.get(topic_id)
                 if topic is not None and seq > topic.durable_seq:
@@ -312,13 +348,8 @@ class Engine:
 
     def _look_for_room(self) -> None:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
-        settings = self.settings
-        self.crowded = settings.total_bytes_max > 0 or self.backlog_bytes > settings.pending_bytes_max // 2
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Payload bytes appended and not yet durable."""
-        return self.appended_bytes - self._synced_bytes
+        settings, state = self.settings, self.state
+        state.is_crowded = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
 
     def sync(self) -> int:
         """Write and sync here and now."""
@@ -336,13 +367,17 @@ class Engine:
         topic = self.state.topics.get(check_topic_name(name))
         return 0 if topic is None else self.state.expire_keys_of(topic, self.now())
 
-    def sorted_names(self) -> list[str]:
-        """The names of all topics in order; sorted again only after one came or went."""
-        topics = self.state.topics
-        if self._names_of != (len(topics), self.state.next_topic_id):
-            self._names = sorted(topics)
-            self._names_of = (len(topics), self.state.next_topic_id)
-        return self._names
+    @property
+    def metrics(self) -> Metrics:
+        """Totals since the broker was opened."""
+        self.totals.expired = self.state.expired
+        return self.totals
+
+    def meters_of(self, name: str) -> dict[str, Any]:
+        """Report how long a queue's jobs wait and take, and how often they are handed out."""
+        topic, queue = self.state.queue(name)
+        self.state.pass_time(topic, self.now())
+        return self.meters.report(topic, queue, wall_offset_ms=self.state.wall_offset_ms)
 
     def take_ended(self) -> list[tuple[Topic, Ended]]:
         """The leases that ran out since the last call, where they are collected."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.contract.leases import lease_id
 from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
 from tenure.core.lease import Ended, Lease
 from tenure.core.queue import Queue
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
 from tenure.core.state import State
 from tenure.core.topic import Topic
 

@@ -7,24 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from tenure.broker.answer import Answer
-from tenure.broker.replies import Claim
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Grant
 from tenure.errors import TenureError
 
 __all__ = ["Line", "Taker", "divide"]
 
 
 class Taker(Protocol):
-    """Somebody who waits for jobs of one queue."""
+    """A waiter for jobs of one queue. ``claim`` is what it asks for, but for how many jobs."""
 
-    node: str
-    lease_ms: int | None
-    claim_id: str | None
-    auto_ack: bool
+    claim: Claim
 
     def wants(self) -> int:
         """How many jobs it would take right now; 0 while it is full. When that changes, the line must be told."""
 
-    def give(self, answer: Answer[Claim]) -> bool:
+    def give(self, answer: Answer[Grant]) -> bool:
         """Hand over a claim; True if it wants no more, ever."""
 
     def refuse(self, error: TenureError) -> None:

@@ -8,18 +8,18 @@ a few of them, evenly spread and weighted, so that it costs what one of few jobs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tenure.broker.metrics import Histogram
-from tenure.core.events import Acked, Claimed, Event, Released, TopicDeleted
+from tenure.core.events import Acked, Claimed, Released
 from tenure.core.piece import find
 from tenure.core.queue import Queue
 from tenure.core.ranges import count
-from tenure.core.state import State
 from tenure.core.topic import Topic
 
-__all__ = ["METERED", "Meters", "QueueMeters"]
+__all__ = ["Meters", "QueueMeters"]
 
 QUEUES_MAX: Final = 10_000
 """How many queues have numbers of their own, about 1 KiB each; the one that got them first gives them up first."""
@@ -51,42 +51,45 @@ class Meters:
     def __init__(self) -> None:
         self._queues: dict[int, QueueMeters] = {}
 
-    def observe(self, state: State, event: Event) -> None:
-        """Take in an event of `METERED` that is about to be folded."""
-        METERED[event.__class__](self, state, event)
+    def claimed(self, topic: Topic, event: Claimed) -> int:
+        """Measure how long jobs waited for their first delivery, from the append on, and which came back most often.
 
-    def claimed(self, state: State, event: Claimed) -> None:
-        """How long jobs waited for their first delivery, from the append on; and which came back most often."""
-        meters, topic, runs = self._of(event), state.by_id[event.topic], event.runs
+        Returns how many jobs the event is about, as the others do.
+        """
+        meters, runs = self._of(event), event.runs
         if len(runs) == 2 and runs[1] == 1:
             meters.claimed += 1
             _waited(meters, topic, runs[0], 1, event.at)
-            return
+            return 1
         total = count(runs)
         meters.claimed += total
         for seq, weight in _sampled(runs, total):
             _waited(meters, topic, seq, weight, event.at)
+        return total
 
-    def acked(self, state: State, event: Acked) -> None:
-        """How long work took, and how many deliveries."""
-        meters, queue, runs = self._of(event), state.by_id[event.topic].queue, event.runs
+    def acked(self, topic: Topic, event: Acked) -> int:
+        """Measure how long work took, and how many deliveries."""
+        meters, queue, runs = self._of(event), topic.queue, event.runs
         assert queue is not None
         if len(runs) == 2 and runs[1] == 1:
             meters.acked += 1
             _worked(meters, queue, runs[0], 1, event.at)
-            return
+            return 1
         total = count(runs)
         meters.acked += total
         for seq, weight in _sampled(runs, total):
             _worked(meters, queue, seq, weight, event.at)
+        return total
 
-    def released(self, state: State, event: Released) -> None:
-        """Jobs came back."""
-        self._of(event).released += count(event.runs)
+    def released(self, event: Released) -> int:
+        """Count jobs that came back."""
+        released = count(event.runs)
+        self._of(event).released += released
+        return released
 
-    def deleted(self, state: State, event: TopicDeleted) -> None:
-        """A queue is gone, and its numbers with it."""
-        self._queues.pop(event.topic, None)
+    def forget(self, topic_id: int) -> None:
+        """Drop the numbers of a queue that is gone."""
+        self._queues.pop(topic_id, None)
 
     def _of(self, event: Claimed | Acked | Released) -> QueueMeters:
         meters = self._queues.get(event.topic)
@@ -123,8 +126,9 @@ def _waited(meters: QueueMeters, topic: Topic, seq: int, weight: int, now: int) 
     assert queue is not None
     before = queue.deliveries.get(seq) if queue.deliveries else None
     if before is None:
-        at, index = find(topic.pieces, seq)
-        meters.in_queue_ms.observe(max(now - topic.pieces[at].times[max(index, 0)], 0), weight)
+        pieces = topic.pieces
+        at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+        meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
     elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
         meters.worst = (seq, before + 1)
 
@@ -162,12 +166,3 @@ def _shown(histogram: Histogram) -> dict[str, Any]:
         "sum": histogram.total,
         **{f"p{round(share * 100)}": histogram.quantile(share) for share in (0.5, 0.9, 0.99)},
     }
-
-
-METERED: Final[Mapping[type[Event], Callable[[Meters, State, Any], None]]] = {
-    Claimed: Meters.claimed,
-    Acked: Meters.acked,
-    Released: Meters.released,
-    TopicDeleted: Meters.deleted,
-}
-"""The events that say something about these numbers, and what takes them in."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from tenure.broker import leases, routing
 from tenure.broker.alarms import Alarms
 from tenure.broker.answer import Answer, Level
 from tenure.broker.committer import Committer
@@ -15,12 +14,14 @@ from tenure.broker.coordinator import Coordinator
 from tenure.broker.engine import Engine, Listener
 from tenure.broker.publisher import Publisher
 from tenure.broker.reading import ReadWaiter
-from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.stream_leases import StreamLeases
 from tenure.broker.streams import Subscription, WorkStream
 from tenure.broker.turns import Turns
 from tenure.broker.unsynced import UnsyncedClaims
-from tenure.broker.waiting import Asked
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Extended, Grant, Settled
+from tenure.core.decide.forward import forward
+from tenure.core.decide.holding import give_back, release
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 from tenure.errors import Closed, Overloaded, TenureError
@@ -28,7 +29,7 @@ from tenure.errors import Closed, Overloaded, TenureError
 __all__ = ["Pump"]
 
 T = TypeVar("T")
-S = TypeVar("S", Settled, Extension)
+S = TypeVar("S", Settled, Extended)
 
 
 class Pump:
@@ -122,18 +123,18 @@ class Pump:
         self.settle()
         return reply
 
-    def claim(self, topic: Topic, asked: Asked) -> Answer[Claim]:
+    def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
         """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
-        dead_lettered = self.engine.metrics.dead_lettered
-        answer = asked.claim(self.engine, topic.name)
-        if self.engine.metrics.dead_lettered > dead_lettered:
+        dead_lettered = self.engine.totals.dead_lettered
+        answer = self.engine.run(command)
+        if self.engine.totals.dead_lettered > dead_lettered:
             self.coordinator.rest(topic)
         return answer
 
-    def claim_now(self, topic: Topic, asked: Asked, *, or_wait: bool) -> Awaitable[Claim] | None:
+    def claim_now(self, topic: Topic, command: Claim, *, or_wait: bool) -> Awaitable[Grant] | None:
         """Claim without waiting; None where nothing was there and the caller would rather wait."""
         try:
-            answer = self.claim(topic, asked)
+            answer = self.claim(topic, command)
         except Overloaded:
             if or_wait:
                 return None
@@ -142,7 +143,7 @@ class Pump:
             return None
         return self.answer_claim(answer)
 
-    def answer_claim(self, answer: Answer[Claim]) -> Awaitable[Claim]:
+    def answer_claim(self, answer: Answer[Grant]) -> Awaitable[Grant]:
         """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
@@ -151,29 +152,29 @@ class Pump:
 
     def _abandon(self, reply: object) -> None:
         """A caller went away while it awaited its answer: a claim is given back."""
-        if isinstance(reply, Claim):
+        if isinstance(reply, Grant):
             self.give_back(reply)
 
-    def give_back(self, claim: Claim) -> None:
+    def give_back(self, grant: Grant) -> None:
         """Give back what a caller was about to get. What cannot be given back runs out by itself."""
-        if claim.lease and not self._closed:
+        if grant.lease and not self._closed:
             with suppress(TenureError):  # no room, or the log has failed
-                leases.give_back(self.engine, claim)
+                self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now()))
             self.settle()
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Give back leases whose connection is gone. What cannot be given back runs out by itself."""
         if not self._closed:
             with suppress(TenureError):  # no room, or the log has failed
-                leases.release(self.engine, topic, numbers)
+                self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now()))
             self.settle()
 
     # Streams
 
-    def open_stream(self, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> WorkStream:
-        """Let a stream wait on a queue."""
+    def open_stream(self, topic: Topic, claim: Claim) -> WorkStream:
+        """Let a stream wait on a queue, for what this claim asks for."""
         self.check_waiters()
-        stream = self._streams.open(topic, node=node, max_count=max_count, lease_ms=lease_ms)
+        stream = self._streams.open(topic, claim)
         self.coordinator.add(topic, stream)
         self.coordinator.serve(topic)
         self.settle()
@@ -277,11 +278,20 @@ class Pump:
             self._resume(topic.name)
         state = self.engine.state
         is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
-        if is_there and topic.name in state.routers_from and routing.forward(self.engine, topic):
-            self._attend_later(topic)
+        if is_there and topic.name in state.routers_from:
+            self._forward(topic)
         self.coordinator.serve(topic)
         for reading in list(self.readings.get(topic, ())):
             reading.look_again()
+
+    def _forward(self, topic: Topic) -> None:
+        """Let the routers of a topic go a step; those that wait for their destination go on when it is touched."""
+        engine = self.engine
+        more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
+        for dest in stalled:
+            engine.stalled.setdefault(dest, set()).add(topic.name)
+        if more:
+            self._attend_later(topic)
 
     def _attend_later(self, topic: Topic) -> None:
         self._again.add(topic)

@@ -7,10 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from tenure.contract.records import Stored
 from tenure.core.events import Appended, Carried, decode
 from tenure.core.piece import find
 from tenure.core.ranges import each
-from tenure.core.records import Stored, ends_of, unpack
+from tenure.core.records import ends_of, unpack
 from tenure.core.topic import Topic
 from tenure.errors import Corrupt
 from tenure.log.home import Log

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tenure.broker import reads
+from msgspec.structs import replace
+
 from tenure.broker.pending import Pending
-from tenure.broker.replies import Difference
+from tenure.contract.commands import Diff
+from tenure.contract.replies import Difference
 from tenure.errors import NotFound, TenureError
 
 if TYPE_CHECKING:
@@ -23,18 +24,15 @@ class ReadWaiter:
     ``found`` is what the first look found. With nothing in it, ``start`` makes it wait.
     """
 
-    def __init__(
-        self, pump: Pump, topic: str, *, from_seq: int, limit: int, node: str | Collection[str] | None
-    ) -> None:
+    def __init__(self, pump: Pump, command: Diff) -> None:
         self._pump = pump
-        self._name = topic
-        self._from_seq, self._limit, self._node = from_seq, limit, node
-        self._topic = pump.engine.state.topic(topic)
+        self._command = command
+        self._topic = pump.engine.state.topic(command.topic)
         self._time_is_up = False
         self.found = self._look()
 
     def _look(self) -> Difference:
-        return reads.diff(self._pump.engine, self._name, from_seq=self._from_seq, limit=self._limit, node=self._node)
+        return self._pump.engine.run(self._command).reply
 
     def start(self, wait_ms: int) -> asyncio.Future[Difference]:
         """Wait that long."""
@@ -47,7 +45,11 @@ class ReadWaiter:
     def look_again(self) -> None:
         """Something happened on the topic: answer if there is something to read now."""
         if self._pump.engine.state.by_id.get(self._topic.id) is not self._topic:
-            self.refuse(NotFound(f"topic {self._name!r} was deleted", code="topic_not_found", topic=self._name))
+            self.refuse(
+                NotFound(
+                    f"topic {self._command.topic!r} was deleted", code="topic_not_found", topic=self._command.topic
+                )
+            )
             return
         try:
             found = self._look()
@@ -59,7 +61,8 @@ class ReadWaiter:
             if not self._future.done():
                 self._future.set_result(found)
         else:  # what was passed over, such as the reader's own records, need not be read again
-            self._from_seq = max(self._from_seq, found.next_from_seq)
+            from_seq = max(self._command.from_seq, found.next_from_seq)
+            self._command = replace(self._command, from_seq=from_seq)
 
     def _time_up(self) -> None:
         self._time_is_up = True

@@ -112,14 +112,14 @@ def _place_routers(engine: Engine, remains: Remains) -> list[KeptRouter]:
 
 def _write(engine: Engine, remains: Remains, revisit: Revisit, problems: list[Problem]) -> list[KeptTopic]:
     """Write the broker-wide facts, all records, and at last the topics, those with records behind the others."""
-    engine.commit(StateCarried(engine.now(), msgspec.Raw(dump_state(engine.state))), 0)
+    engine.commit(StateCarried(engine.now(), msgspec.Raw(dump_state(engine.state))))
     kept = []
     for remnant in remains:
         lost = _write_records(engine, remnant, revisit, problems)
         kept.append(_kept(remnant, lost))
     for remnant in sorted(remains, key=lambda each: each.topic.count > 0):
         now, topic = engine.now(), remnant.topic
-        engine.commit(TopicCarried(now, topic.id, msgspec.Raw(dump_topic(topic, now_ms=now))), topic.id)
+        engine.commit(TopicCarried(now, topic.id, msgspec.Raw(dump_topic(topic, now_ms=now))))
         engine.write()
     engine.sync()
     return kept
@@ -170,7 +170,7 @@ def _carry(engine: Engine, topic: Topic, taken: list[Taken]) -> list[int]:
     """Write the wanted records of a few frames as one; returns their seqs."""
     last = taken[-1][2]
     event = carried(engine.now(), topic, taken, lo=taken[0][2][0], hi=last[-2] + last[-1])
-    engine.commit(event, topic.id)
+    engine.commit(event)
     engine.write()
     topic.bytes += len(event.blobs)
     if not event.plain:

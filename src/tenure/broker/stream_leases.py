@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tenure.broker.answer import Answer
-from tenure.broker.leases import clamp_claim, clamp_lease, still_held
-from tenure.broker.replies import Claim, Extension, Settled
 from tenure.broker.streams import WorkStream
+from tenure.contract import replies
+from tenure.contract.commands import Claim
+from tenure.core.decide.claim import clamp_claim
+from tenure.core.decide.holding import still_held
+from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
 from tenure.core.lease import Ended
 from tenure.core.names import check_node
@@ -45,15 +50,12 @@ class StreamLeases:
         self.by_node: dict[str, list[WorkStream]] = {}
         self._lent: dict[int, _Lent] = {}
 
-    def open(self, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> WorkStream:
-        """A stream that stands in no line yet."""
-        stream = WorkStream(
-            self,
-            topic,
-            node=check_node(node),
-            max_count=clamp_claim(self._pump.engine, max_count),
-            lease_ms=None if lease_ms is None else clamp_lease(lease_ms),
-        )
+    def open(self, topic: Topic, claim: Claim) -> WorkStream:
+        """Return a stream that stands in no line yet."""
+        check_node(claim.node)
+        max_count = clamp_claim(claim.max_count, self._pump.engine.settings)
+        lease_ms = None if claim.lease_ms is None else clamp_lease(claim.lease_ms)
+        stream = WorkStream(self, topic, replace(claim, max_count=max_count, lease_ms=lease_ms))
         if not self.by_node:
             self._pump.follow(self._observe)
         self.by_node.setdefault(stream.node, []).append(stream)
@@ -64,12 +66,12 @@ class StreamLeases:
         lists = self.by_node.values() if node is None else [self.by_node.get(node, [])]
         return [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
 
-    def hear(self, reply: Settled | Extension, node: str) -> None:
+    def hear(self, reply: replies.Settled | replies.Extended, node: str) -> None:
         """A worker named jobs that are not its own any more: its streams on that queue have a sign of life.
 
         Jobs that are still its own are told by the events about them, to the one stream that they were given to.
         """
-        done = reply.count if isinstance(reply, Settled) else reply.deadlines
+        done = reply.count if isinstance(reply, replies.Settled) else reply.deadlines
         if done and not reply.skipped:
             return
         for stream in self.by_node.get(node, ()):
@@ -98,7 +100,9 @@ class StreamLeases:
         topic = self._pump.engine.state.by_id.get(event.topic)
         if topic is None or topic.queue is None:
             return
-        self._pump.engine.pass_time(topic, event.at)  # as the fold will: what runs out by then is not settled by it
+        self._pump.engine.state.pass_time(
+            topic, event.at
+        )  # as the fold will: what runs out by then is not settled by it
         self._pump.tell_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
             stream = self._lent[number].stream
@@ -143,15 +147,16 @@ class StreamLeases:
         stream.leases.add(number)
         stream.held_count += job_count
 
-    def read(self, answer: Answer[Claim]) -> Answer[Claim] | None:
+    def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
-        claim = still_held(self._pump.engine, answer.reply)
+        engine = self._pump.engine
+        claim = still_held(engine.state, answer.reply, engine.now())
         self._pump.tell_ended()
         if claim is answer.reply:
             return answer
         return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
 
-    def answer(self, answer: Answer[Claim]) -> Awaitable[Claim]:
+    def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """The claim, once it may be handed out."""
         return self._pump.answer_claim(answer)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
 from tenure.broker.lifecycle import Lifecycle
-from tenure.broker.replies import Claim
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Grant
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded, TenureError
 
@@ -33,17 +34,15 @@ class WorkStream:
     ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
     """
 
-    def __init__(self, book: StreamLeases, topic: Topic, *, node: str, max_count: int, lease_ms: int | None) -> None:
+    def __init__(self, book: StreamLeases, topic: Topic, claim: Claim) -> None:
         self.topic = topic
-        self.node = node
-        self.max_count = max_count
-        self.lease_ms = lease_ms
-        self.claim_id: str | None = None
-        self.auto_ack = False
+        self.claim = claim
+        self.node = claim.node
+        self.max_count = claim.max_count
         self.leases: set[int] = set()
         self.held_count = 0
         self._book = book
-        self._given: deque[Answer[Claim]] = deque()
+        self._given: deque[Answer[Grant]] = deque()
         self._signs_count = 0
         self._is_silent = False
         self._is_unread = False
@@ -59,7 +58,7 @@ class WorkStream:
             return 0
         return max(0, self.max_count - self.held_count)
 
-    def give(self, answer: Answer[Claim]) -> bool:
+    def give(self, answer: Answer[Grant]) -> bool:
         """Take in a claim."""
         claim = answer.reply
         self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
@@ -89,7 +88,7 @@ class WorkStream:
     def __aiter__(self) -> WorkStream:
         return self
 
-    async def __anext__(self) -> Claim:
+    async def __anext__(self) -> Grant:
         while True:
             while self._given:
                 answer = self._book.read(self._given[0])

@@ -30,9 +30,9 @@ def mark_time(engine: Engine, marked: int) -> int:
     now = engine.now()
     for topic in engine.state.by_id.values():
         if topic.queue is not None and now >= topic.queue.next_at:
-            engine.pass_time(topic, now)
+            engine.state.pass_time(topic, now)
     if engine.metrics.expired != marked:
         with suppress(Closed, Overloaded):  # no room: the next one tries again
-            engine.commit(ClockSet(now, engine.state.wall_offset_ms), 0, urgent=True)
+            engine.commit(ClockSet(now, engine.state.wall_offset_ms))
             return engine.metrics.expired
     return marked

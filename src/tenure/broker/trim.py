@@ -127,9 +127,9 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int
         spent += _carry_frames(engine, topic, piece, budget - spent)
     if spent < budget and topic.base == segment:
         now = engine.now()
-        engine.pass_time(topic, now)
+        engine.state.pass_time(topic, now)
         snapshot = dump_topic(topic, now_ms=now)
-        engine.rewrite(TopicCarried(now, topic.id, msgspec.Raw(snapshot)), topic.id)
+        engine.rewrite(TopicCarried(now, topic.id, msgspec.Raw(snapshot)))
         spent += len(snapshot)
     return spent
 
@@ -160,7 +160,7 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
         topic.cut_frames(piece.firsts[0], end)
         return size
     event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
-    engine.rewrite(event, topic.id)
+    engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
     return size

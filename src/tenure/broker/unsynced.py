@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from tenure.broker.alarms import Alarm
 from tenure.broker.answer import Answer, Level
-from tenure.broker.leases import shift_deadline, still_held
 from tenure.broker.pending import Pending
-from tenure.broker.replies import Claim
+from tenure.contract.replies import Grant
 from tenure.core.config import LEASE_MS_MAX
+from tenure.core.decide.holding import shift_deadline, still_held
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _Unsynced:
 
     __slots__ = ("callers", "claim", "deadline", "due", "keep_ms", "move", "wait_ms")
 
-    def __init__(self, claim: Claim, *, deadline: int) -> None:
+    def __init__(self, claim: Grant, *, deadline: int) -> None:
         self.claim = claim
         self.callers = 0
         self.deadline = deadline
@@ -73,7 +73,7 @@ class UnsyncedClaims:
         self._waiting: dict[int, _Unsynced] = {}
         self._alarm: Alarm | None = None
 
-    def answer(self, answer: Answer[Claim]) -> Answer[Claim] | SyncedClaim | RepeatedClaim:
+    def answer(self, answer: Answer[Grant]) -> Answer[Grant] | SyncedClaim | RepeatedClaim:
         """Answer a claim once it is durable.
 
         A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
@@ -88,7 +88,7 @@ class UnsyncedClaims:
 
     # For those who wait
 
-    def join(self, claim: Claim) -> None:
+    def join(self, claim: Grant) -> None:
         """One caller more waits for this lease."""
         entry = self._waiting.get(claim.lease)
         if entry is None:
@@ -97,14 +97,14 @@ class UnsyncedClaims:
             self._watch(entry.due)
         entry.callers += 1
 
-    def leave(self, claim: Claim) -> None:
+    def leave(self, claim: Grant) -> None:
         """One caller less waits for it; with the last one it is kept alive no longer."""
         entry = self._waiting[claim.lease]
         entry.callers -= 1
         if not entry.callers:
             del self._waiting[claim.lease]
 
-    async def complete(self, claim: Claim) -> Claim:
+    async def complete(self, claim: Grant) -> Grant:
         """The claim, which is durable now, with a durable deadline: moved where too little is left of it."""
         entry, engine = self._waiting[claim.lease], self._engine
         for _ in range(_ROUNDS_MAX):
@@ -117,20 +117,26 @@ class UnsyncedClaims:
             if entry.move is move:  # else another caller that waits for this lease has seen it already
                 entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
         shown = entry.deadline + engine.state.wall_offset_ms
-        return still_held(engine, claim if claim.deadline == shown else replace(claim, deadline=shown))
+        answered = claim if claim.deadline == shown else replace(claim, deadline=shown)
+        return still_held(engine.state, answered, engine.now())
 
     def _move(self, entry: _Unsynced) -> _Move | None:
         """Put a new deadline on its way to the disk; None where there can be none."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
         with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
             self._pump.check_open()
-            moved = shift_deadline(self._engine, entry.claim, lease_ms=lease_ms)
-            if moved is not None:
+            moved = self._shift(entry, lease_ms)
+            if moved.reply:
                 now = self._engine.now()
-                entry.move, entry.due = _Move(*moved, now), now + lease_ms // 2
+                entry.move, entry.due = _Move(moved.batch, moved.reply, now), now + lease_ms // 2
                 self._watch(entry.due)
         self._pump.settle()
         return entry.move
+
+    def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
+        """Log that a lease lasts so long from now; the reply is its deadline, or 0 where nothing is held any more."""
+        engine = self._engine
+        return engine.carry_out(shift_deadline(engine.state, entry.claim, engine.now(), lease_ms=lease_ms))
 
     # Keeping alive
 
@@ -150,37 +156,38 @@ class UnsyncedClaims:
                 entry.keep_ms = min(2 * entry.keep_ms, LEASE_MS_MAX)
                 entry.due = now + entry.keep_ms // 2
                 with suppress(TenureError):  # a log that failed tells the caller by itself
-                    shift_deadline(self._engine, entry.claim, lease_ms=entry.keep_ms)
+                    self._shift(entry, entry.keep_ms)
         if self._waiting:
             self._watch(min(entry.due for entry in self._waiting.values()))
 
 
-class RepeatedClaim(Pending[Claim]):
+class RepeatedClaim(Pending[Grant]):
     """A claim that was answered before, asked for again: what is held of it once the log is durable up to here."""
 
-    def __init__(self, pump: Pump, answer: Answer[Claim]) -> None:
+    def __init__(self, pump: Pump, answer: Answer[Grant]) -> None:
         self._engine = pump.engine
         self._answer = answer
         super().__init__(pump.loop)
 
-    async def _finish(self) -> Claim:
-        return still_held(self._engine, await self._answer)
+    async def _finish(self) -> Grant:
+        answered = await self._answer
+        return still_held(self._engine.state, answered, self._engine.now())
 
     def _abandon(self) -> None:
         """Whoever asked first may still hold it."""
 
 
-class SyncedClaim(Pending[Claim]):
+class SyncedClaim(Pending[Grant]):
     """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
 
-    def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Claim]) -> None:
+    def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
         self._pump = pump
         self._claims = claims
         self._answer = answer
         claims.join(answer.reply)
         super().__init__(pump.loop)
 
-    async def _finish(self) -> Claim:
+    async def _finish(self) -> Grant:
         try:
             return await self._claims.complete(await self._answer)
         except (asyncio.CancelledError, GeneratorExit):

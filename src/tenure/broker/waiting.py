@@ -5,72 +5,34 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tenure.broker import leases
 from tenure.broker.alarms import Alarm
 from tenure.broker.answer import Answer
-from tenure.broker.engine import Engine
 from tenure.broker.pending import Pending
-from tenure.broker.replies import Claim
-from tenure.core.names import check_key, check_node
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Grant
+from tenure.core.decide.claim import check_claim, clamp_claim
 from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_whole
 from tenure.errors import TenureError
-from tenure.settings import Settings
 
 if TYPE_CHECKING:
     from tenure.broker.pump import Pump
 
-__all__ = ["Asked", "ClaimWaiter", "Waiting"]
-
-
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """What a claim asks for."""
-
-    node: str
-    max_count: int
-    lease_ms: int | None
-    claim_id: str | None
-    auto_ack: bool
-
-    def check(self, settings: Settings) -> None:
-        """Raise Invalid now for what would be refused once its turn comes."""
-        check_node(self.node)
-        check_whole(self.max_count, "max")
-        if self.lease_ms is not None:
-            check_whole(self.lease_ms, "lease_ms")
-        if self.claim_id is not None:
-            check_key(self.claim_id, field="claim_id", bytes_max=settings.key_bytes_max)
-        check_flag(self.auto_ack, "auto_ack")
-
-    def claim(self, engine: Engine, topic: str) -> Answer[Claim]:
-        """Carry it out."""
-        return leases.claim(
-            engine,
-            topic,
-            node=self.node,
-            max_count=self.max_count,
-            lease_ms=self.lease_ms,
-            claim_id=self.claim_id,
-            auto_ack=self.auto_ack,
-        )
+__all__ = ["ClaimWaiter", "Waiting"]
 
 
 class ClaimWaiter:
     """A taker that wants one claim, and stands in line until it comes or its time is up."""
 
-    def __init__(self, pump: Pump, topic: Topic, asked: Asked) -> None:
-        asked.check(pump.engine.settings)
+    def __init__(self, pump: Pump, topic: Topic, claim: Claim) -> None:
+        settings = pump.engine.settings
+        check_claim(claim, settings)
         pump.check_waiters()
         self._pump = pump
         self._topic = topic
-        self._asked = asked
-        self._max_count = leases.clamp_claim(pump.engine, asked.max_count)
+        self._max_count = clamp_claim(claim.max_count, settings)
         self._alarm: Alarm | None = None
-        self.node, self.lease_ms = asked.node, asked.lease_ms
-        self.claim_id, self.auto_ack = asked.claim_id, asked.auto_ack
-        self.future: asyncio.Future[Answer[Claim]] = pump.loop.create_future()
+        self.claim = claim
+        self.future: asyncio.Future[Answer[Grant]] = pump.loop.create_future()
 
     def start(self, wait_ms: int) -> None:
         """Get in line, and wait that long if nothing is there yet."""
@@ -87,7 +49,7 @@ class ClaimWaiter:
     def wants(self) -> int:
         return 0 if self.future.done() else self._max_count
 
-    def give(self, answer: Answer[Claim]) -> bool:
+    def give(self, answer: Answer[Grant]) -> bool:
         self._cancel_alarm()
         if not self.future.done():
             self.future.set_result(answer)
@@ -108,7 +70,7 @@ class ClaimWaiter:
             return
         self._pump.coordinator.remove(self._topic, self)
         try:
-            self.give(self._pump.claim(self._topic, self._asked))
+            self.give(self._pump.claim(self._topic, self.claim))
         except TenureError as error:
             self.refuse(error)
 
@@ -120,7 +82,7 @@ class ClaimWaiter:
             self._pump.give_back(self.future.result().reply)
 
 
-class Waiting(Pending[Claim]):
+class Waiting(Pending[Grant]):
     """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling or dropping it gives back
     what it got.
     """
@@ -132,7 +94,7 @@ class Waiting(Pending[Claim]):
         super().__init__(pump.loop)
         pump.settle()
 
-    async def _finish(self) -> Claim:
+    async def _finish(self) -> Grant:
         try:
             answer = await self._waiter.future
         except BaseException:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tenure.cli.remote import plain
+from tenure.contract import provenance
 from tenure.core.matching import Match, parse_match
 from tenure.errors import Invalid, NotFound
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["PAGE", "Chosen", "Letter", "Place", "place_of"]
 
 PAGE: Final = 1_000
-_meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Letter(msgspec.Struct):
@@ -142,19 +142,15 @@ def place_of(client: Client, name: str, *, parked: bool | None) -> Place:
 
 def _letter(record: ReadRecord) -> Letter | None:
     """A record as a dead letter; None where it is none."""
-    if record.meta is None:
+    origin = provenance.read(record.meta)
+    if origin is None:
         return None
-    meta = _meta(record.meta)
-    source, number = meta.get("$dead_letter_from"), meta.get("$dead_letter_src_seq")
-    if not isinstance(source, str):
-        return None
-    deliveries, reason = meta.get("$dead_letter_deliveries"), meta.get("$dead_letter_reason")
     return Letter(
         record.seq,
-        source,
-        number if isinstance(number, int) else None,
-        deliveries if isinstance(deliveries, int) else 0,
-        reason if isinstance(reason, str) else "",
+        origin.topic,
+        origin.seq or None,
+        origin.deliveries,
+        origin.reason,
         parked=False,
         ts=record.ts,
         tag=record.tag,

@@ -28,7 +28,7 @@ from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reworded
 from tenure.cli.screen import Payload, Shown, note
 from tenure.cli.words import count
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:

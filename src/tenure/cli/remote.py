@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from rich.console import Console
 
-from tenure.cli.main import DENIED, LATER, LOST, PROBLEM, UNKNOWN, USAGE
+from tenure.cli.main import USAGE
 from tenure.cli.options import Target
 from tenure.cli.screen import Payload, Shown, console_for, document, refuse
 from tenure.endpoint import KEY_VARIABLE
-from tenure.errors import Closed, Denied, Indeterminate, Invalid, LeaseLost, Overloaded, TenureError
+from tenure.errors import Denied, Overloaded, TenureError
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
 
 __all__ = ["ask", "connected", "exit_code", "plain", "refused", "reworded"]
 
-_CODES: Final[tuple[tuple[type[TenureError], int], ...]] = (
-    (Invalid, USAGE),
-    (Denied, DENIED),
-    (LeaseLost, LOST),
-    (Overloaded, LATER),
-    (Closed, LATER),
-    (Indeterminate, UNKNOWN),
-)
 _CONNECT_MS: Final = 5_000
 _RETRY_FOR_MS: Final = 1_000
 _BACKOFF_MAX_MS: Final = 1_000
@@ -38,9 +30,7 @@ def exit_code(error: TenureError | OSError) -> int:
     """The exit code for what a server or a file answered. What is not there or contradicts is a problem: the request
     was sound.
     """
-    if isinstance(error, OSError):
-        return USAGE
-    return next((code for kind, code in _CODES if isinstance(error, kind)), PROBLEM)
+    return USAGE if isinstance(error, OSError) else error.exit_code
 
 
 @contextmanager

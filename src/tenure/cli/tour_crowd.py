@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tenure.broker.broker import Broker
 from tenure.cli.tour_checks import expect
-from tenure.core.records import Record
+from tenure.contract.records import Record
 
 __all__ = ["JOBS", "POISON", "QUEUE", "work_as_a_crowd"]
 

@@ -133,9 +133,9 @@ async def _check_leases(console: Console, broker: Broker, story: Story) -> None:
     """The dead worker's leases still stand; when they run out its jobs come back, one delivery more."""
     held = set(story.claimed) - story.acking
     leases = broker.leases(QUEUE, limit=1_000).items
-    still = {seq for lease in leases for seq in lease["seqs"]}
+    still = {seq for lease in leases for seq in lease.seqs}
     if leases:
-        expect({lease["node"] for lease in leases} == {NODE}, "the leases are the dead worker's")
+        expect({lease.node for lease in leases} == {NODE}, "the leases are the dead worker's")
         console.print(
             f"{count(len(still), 'job')} still leased to the dead {NODE}: leases are in the log too. Nobody else gets "
             "them until the lease runs out, because a slow worker looks just like a dead one. Wait for that:\n"

@@ -9,7 +9,7 @@ from rich.console import Console
 from tenure.broker.broker import Broker
 from tenure.cli.screen import table
 from tenure.cli.tour_checks import expect
-from tenure.core.records import Record
+from tenure.contract.records import Record
 
 __all__ = ["walk_through_leases"]
 

@@ -8,38 +8,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenure.client.wire import Response
+from tenure.contract.statuses import KIND_OF_STATUS
 from tenure.core.surrogates import unveil, veil
-from tenure.errors import (
-    Closed,
-    Conflict,
-    Corrupt,
-    Denied,
-    Indeterminate,
-    Invalid,
-    LeaseLost,
-    NotFound,
-    Overloaded,
-    TenureError,
-)
+from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["by_code", "decode", "decode_text", "error_of", "is_ours"]
 
 T = TypeVar("T")
 
-_BY_STATUS: dict[int, type[TenureError]] = {
-    400: Invalid,
-    401: Denied,
-    403: Denied,
-    404: NotFound,
-    406: Invalid,
-    409: Conflict,
-    412: LeaseLost,
-    413: Invalid,
-    415: Invalid,
-    422: Overloaded,
-    429: Overloaded,
-    503: Closed,
-}
 _GATEWAY = frozenset({502, 503, 504})
 _BY_CODE: dict[str, type[TenureError]] = {
     "indeterminate": Indeterminate,
@@ -89,7 +65,7 @@ def error_of(response: Response) -> TenureError:
 
 def by_code(status: int, code: str, message: str, detail: dict[str, Any]) -> TenureError:
     """An error from its parts; details that the constructor cannot take by name are set aside."""
-    kind = _BY_CODE.get(code) or _BY_STATUS.get(status, TenureError)
+    kind = _BY_CODE.get(code) or KIND_OF_STATUS.get(status, TenureError)
     error = kind(message, code=code or None)
     error.detail = {"status": status} | detail
     return error

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from tenure.contract.records import Record
 from tenure.core.names import check_tag, check_topic_name, shown
-from tenure.core.records import Record
 from tenure.core.values import check_seqs
 from tenure.errors import Invalid
 

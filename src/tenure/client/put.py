@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from tenure.client.encode import RecordText, json_text, record_text
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 
 __all__ = ["Given", "Put", "outcomes"]

@@ -16,8 +16,8 @@ from tenure.client.leased import Leased
 from tenure.client.plan import Plan
 from tenure.client.replies import PutTopic
 from tenure.client.wire import AsyncWire, Wire
+from tenure.contract.records import Record
 from tenure.core.names import check_topic_name
-from tenure.core.records import Record
 from tenure.errors import Invalid
 
 __all__ = ["AsyncQueue", "Named", "Queue"]

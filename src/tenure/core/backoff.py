@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FACTOR_MAX", "Backoff", "delay_ms"]
+__all__ = ["Backoff", "delay_ms"]
 
-FACTOR_MAX: Final = 1_000.0
 _U64_MASK: Final = 2**64 - 1
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from tenure.core.backoff import FACTOR_MAX, Backoff
+from tenure.contract.fields import FACTOR_MAX, U64_MAX
+from tenure.core.backoff import Backoff
 from tenure.core.names import check_topic_name, shown
 from tenure.errors import Conflict, Invalid
 
@@ -24,7 +25,6 @@ __all__ = [
     "LEASE_MS_MAX",
     "LEASE_MS_MIN",
     "PRIORITY_MAX",
-    "U64_MAX",
     "Backoff",
     "Discard",
     "DlqStrategy",
@@ -37,7 +37,6 @@ __all__ = [
     "shared",
 ]
 
-U64_MAX: Final = 2**64 - 1
 DURATION_MS_MAX: Final = 100 * 365 * 86_400_000
 LEASE_MS_MIN: Final = 100
 LEASE_MS_MAX: Final = 86_400_000

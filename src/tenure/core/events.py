@@ -19,6 +19,7 @@ from tenure.errors import Corrupt
 __all__ = [
     "KINDS",
     "KIND_OF",
+    "URGENT",
     "Acked",
     "AppendExtra",
     "Appended",
@@ -47,9 +48,13 @@ __all__ = [
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The root of all events."""
+    """The root of all events. One that is about no topic has 0 as its topic."""
 
     at: int
+
+    @property
+    def topic(self) -> int:
+        return 0
 
 
 class Opened(Event, frozen=True, gc=False, array_like=True):
@@ -311,6 +316,14 @@ KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.i
 _DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
     kind: msgspec.msgpack.Decoder(event).decode for kind, event in KINDS.items()
 }
+
+URGENT: Final = frozenset(
+    {
+        *(TopicDeleted, RouterDeleted, Deleted, Evicted, ClockSet),
+        *(Claimed, Acked, Released, Extended, DeadLettered, Redriven),
+    }
+)
+"""Events that may use the room which is kept for them on a full disk: they let jobs end, or free space."""
 
 encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
 """The body of an event's frame."""

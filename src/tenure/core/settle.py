@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenure.contract.leases import parse_lease_id
 from tenure.core.lease import Lease
 from tenure.core.names import shown
 from tenure.core.queue import Queue
 from tenure.core.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 
-__all__ = ["Holding", "lease_id", "parse_lease_id", "sift"]
-
-_PREFIX = "lease_"
-
+__all__ = ["Holding", "sift"]
 
 Holding = tuple[list[int], list[int]]
 """The seqs that are the caller's under a live lease, and those that are not."""
-
-
-def lease_id(number: int) -> str:
-    """A lease number as callers see it."""
-    return f"{_PREFIX}{number:x}"
-
-
-def parse_lease_id(value: str) -> int:
-    """The number in a lease id, or 0 for a text that never was one (so it matches nothing)."""
-    if not isinstance(value, str):
-        raise Invalid("a lease id is a string, as a claim answered it")
-    try:
-        return int(value[len(_PREFIX) :], 16) if value.startswith(_PREFIX) and len(value) < 40 else 0
-    except ValueError:
-        return 0
 
 
 def sift(

@@ -11,6 +11,7 @@ from tenure.core.queue import NEVER, Queue
 from tenure.core.router import Router
 from tenure.core.topic import Topic
 from tenure.errors import Conflict, NotFound
+from tenure.settings import Settings
 
 __all__ = ["State"]
 
@@ -24,17 +25,27 @@ class State:
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
     wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
-    may make again. ``ended`` collects leases that ran out, where somebody listens.
+    may make again.
+
+    Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
+    payload since the log was opened, and ``is_crowded`` says that appends must look at the limits of the whole broker.
+    ``expired`` counts the jobs whose lease ran out. ``touched`` collects the topics on which time has passed, and
+    ``ended`` the leases that ran out; None where no caller takes them.
     """
 
     __slots__ = (
+        "_names",
+        "_names_of",
+        "appended_bytes",
         "boot_id",
         "boot_ms",
         "by_id",
         "ended",
         "epoch",
+        "expired",
         "holders",
         "idempotency_keys",
+        "is_crowded",
         "jobs",
         "leases_given",
         "live_bytes",
@@ -45,12 +56,16 @@ class State:
         "retired",
         "routers",
         "routers_from",
+        "settings",
+        "synced_bytes",
         "topics",
+        "touched",
         "wall_offset_ms",
         "wall_queues",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
         self.epoch = 0
         self.boot_id = ""
         self.boot_ms = 0
@@ -70,7 +85,25 @@ class State:
         self.routers: dict[str, Router] = {}
         self.routers_from: dict[str, list[Router]] = {}
         self.wall_queues: set[int] = set()
+        self.appended_bytes = self.synced_bytes = 0
+        self.is_crowded = False
+        self.expired = 0
+        self.touched: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
+        self._names: list[str] = []
+        self._names_of = (0, 0)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Payload bytes appended and not yet durable."""
+        return self.appended_bytes - self.synced_bytes
+
+    def sorted_names(self) -> list[str]:
+        """Return the names of all topics in order; sorted again only after one came or went."""
+        names_of = (len(self.topics), self.next_topic_id)
+        if self._names_of != names_of:
+            self._names, self._names_of = sorted(self.topics), names_of
+        return self._names
 
     @property
     def next_lease(self) -> int:
@@ -157,8 +190,11 @@ class State:
         if queue is None or now < queue.next_at:
             return
         ended: list[Ended] | None = None if self.ended is None else []
-        backoff = topic.config.retry_backoff
+        backoff, expired = topic.config.retry_backoff, queue.expired
         lowest = queue.pass_time(now, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        self.expired += queue.expired - expired
+        if self.touched is not None:
+            self.touched.add(topic)
         if not queue.wall_delays:
             self.wall_queues.discard(topic.id)
         if lowest is not NEVER:

@@ -13,18 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tenure.errors import (
-    Closed,
-    Conflict,
-    Corrupt,
-    Denied,
-    Indeterminate,
-    Invalid,
-    LeaseLost,
-    NotFound,
-    Overloaded,
-    TenureError,
-)
+from tenure.contract.statuses import STATUS_OF_CODE
+from tenure.errors import Invalid, NotFound, TenureError
 from tenure.http.keys import Key, KeyRing
 from tenure.http.limits import WireLimits
 from tenure.http.message import Body, Later, Request, Response, Result
@@ -33,25 +23,6 @@ __all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_respons
 
 log = logging.getLogger("tenure.http")
 
-_STATUS: dict[type[TenureError], int] = {
-    Invalid: 400,
-    Denied: 403,
-    NotFound: 404,
-    Conflict: 409,
-    LeaseLost: 412,
-    Overloaded: 429,
-    Indeterminate: 503,
-    Closed: 503,
-    Corrupt: 503,
-}
-_STATUS_BY_CODE = {
-    "unauthorized": 401,
-    "not_acceptable": 406,
-    "payload_too_large": 413,
-    "unsupported_media_type": 415,
-    "topic_full": 422,
-    "disk_full": 503,
-}
 _RETRY_AFTER_S = b"1"
 _PATHS_KEPT_MAX = 1024
 _PATH_KEPT_MAX = 256
@@ -257,6 +228,7 @@ class MethodNotAllowed(TenureError):
     """The path exists, the method does not: use one of those in ``allow``."""
 
     default_code = "method_not_allowed"
+    status = 405
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -279,7 +251,7 @@ def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request:
 
 def error_response(error: TenureError, request: Request) -> Response:
     """The error body of the contract, its status, and the headers that go with it."""
-    status = 405 if isinstance(error, MethodNotAllowed) else _STATUS_BY_CODE.get(error.code) or _status_of(error)
+    status = STATUS_OF_CODE.get(error.code) or error.status
     detail = {name: value for name, value in error.detail.items() if name != "allow"}
     body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
     if detail:
@@ -298,10 +270,6 @@ def error_response(error: TenureError, request: Request) -> Response:
 def too_large(what: str, limit: int) -> Invalid:
     """The error of something larger than this server reads; its status is 413 unless another is given."""
     return Invalid(f"{what} is larger than this server reads: send less at once", code="payload_too_large", max=limit)
-
-
-def _status_of(error: TenureError) -> int:
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 def _unexpected(request: Request) -> Response:

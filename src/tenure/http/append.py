@@ -8,9 +8,11 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from tenure.core.records import Record
+from tenure.contract.bodies import AppendBody, RecordBody
+from tenure.contract.config import ConfigBody
+from tenure.contract.fields import Key, Node
+from tenure.contract.records import Record
 from tenure.errors import Invalid
-from tenure.http.schemas import AppendBody, ConfigBody, Key, Node, RecordBody
 
 __all__ = ["DEPTH_MAX", "Append", "AppendLimits", "PlainBody", "PlainRecord", "Steps", "check_count", "record_of"]
 

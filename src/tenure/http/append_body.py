@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.records import Record
+from tenure.contract.bodies import AppendBody
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 from tenure.http.append import DEPTH_MAX, Append, AppendLimits, PlainBody, Steps, check_count, record_of
 from tenure.http.append_scan import AppendScan
 from tenure.http.body import check_media, check_wholes, invalid_body, is_plain_json
 from tenure.http.depth import DepthMeter
 from tenure.http.message import Body, Request
-from tenure.http.schemas import AppendBody
 
 __all__ = ["read_append"]
 

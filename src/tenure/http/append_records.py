@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from tenure.core.records import Record
+from tenure.contract.bodies import RecordBody
+from tenure.contract.records import Record
 from tenure.errors import Invalid
 from tenure.http.append import DEPTH_MAX, AppendLimits, PlainRecord, record_of
 from tenure.http.body import invalid_body, struct_names, twice
 from tenure.http.depth import DepthMeter
 from tenure.http.json_cursor import Cursor
-from tenure.http.schemas import RecordBody
 
 __all__ = ["check_depth", "decode_records", "find_data", "given_twice"]
 

@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.records import Record
+from tenure.contract.bodies import AppendBody
+from tenure.contract.records import Record
 from tenure.core.surrogates import unveil, veil_all
 from tenure.errors import Invalid
 from tenure.http.append import Append, AppendLimits, Steps, check_count
@@ -25,7 +26,6 @@ from tenure.http.append_records import check_depth, decode_records, find_data, g
 from tenure.http.body import check_wholes, invalid_body, twice
 from tenure.http.json_cursor import Cursor, CutOff, Malformed
 from tenure.http.message import Body
-from tenure.http.schemas import AppendBody
 
 __all__ = ["AppendScan"]
 

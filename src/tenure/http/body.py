@@ -9,21 +9,36 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from tenure.contract.commands import Command
+from tenure.contract.fields import U64_MAX
+from tenure.core.names import check_topic_name
 from tenure.errors import Invalid
+from tenure.http.app import Call
 from tenure.http.message import Body, Request
 
-__all__ = ["U64_MAX", "Reader", "check_media", "check_wholes", "invalid_body", "is_plain_json", "struct_names", "twice"]
+__all__ = [
+    "U64_MAX",
+    "Reader",
+    "addressed",
+    "check_media",
+    "check_wholes",
+    "invalid_body",
+    "is_plain_json",
+    "struct_names",
+    "twice",
+]
 
-U64_MAX: Final = 2**64 - 1
 _MESSAGE_CHARS_MAX: Final = 300
 
 S = TypeVar("S", bound=msgspec.Struct)
+C = TypeVar("C", bound=Command[Any])
 
 
 class Reader(Generic[S]):
@@ -36,10 +51,11 @@ class Reader(Generic[S]):
         self.schema = schema
         self._decode = msgspec.json.Decoder(schema).decode
         self._optional = optional
-        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema))]
-        self._wholes = [field.name for field in msgspec.structs.fields(schema) if int in _leaves(field.type)]
-        self._nested = [field.name for field in msgspec.structs.fields(schema) if any(_structs(field.type))]
-        self._keyed = any(dict in _leaves(field.type) for field in msgspec.structs.fields(schema))
+        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema) - {"$topic"})]
+        fields = msgspec.structs.fields(schema)
+        self._wholes = [(field.name, field.encode_name) for field in fields if int in _leaves(field.type)]
+        self._nested = [field.name for field in fields if any(_structs(field.type))]
+        self._keyed = any(dict in _leaves(field.type) for field in fields)
 
     def read(self, request: Request) -> S:
         """The body, checked. Raises Invalid, with code ``unsupported_media_type`` for what is not plain JSON."""
@@ -53,10 +69,10 @@ class Reader(Generic[S]):
             parsed = self._decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise invalid_body(error) from None
-        for name in self._wholes:
+        for name, shown in self._wholes:
             value = getattr(parsed, name)
             if value.__class__ is int and not -U64_MAX <= value <= U64_MAX:
-                raise _too_long(name)
+                raise _too_long(shown)
         for name in self._nested:
             check_wholes(getattr(parsed, name), name)
         if self._keyed or b"\\" in body or any(body.count(name) > 1 for name in self._quoted):
@@ -67,6 +83,14 @@ class Reader(Generic[S]):
         field = twice(body, self.schema)
         if field is not None:
             raise Invalid(f"{field} is given twice: give it once", field=field)
+
+
+def addressed(call: Call, read: Callable[[Request], C]) -> C:
+    """Return the command in a request's body, with the topic of its path."""
+    topic = check_topic_name(call.names["topic"])
+    command = read(call.request)
+    force_setattr(command, "topic", topic)
+    return command
 
 
 def check_media(request: Request) -> None:

@@ -112,6 +112,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     bodies = list({route.body: None for route in table if route.body is not None})
     _, components = msgspec.json.schema_components(bodies, ref_template=_REF)
     for component in components.values():
+        component.get("properties", {}).pop("$topic", None)  # the path names it
         _tighten(component.get("properties", {}))
     schemas = components | {"Error": _ERROR, "Performance": _PERFORMANCE, "Reply": _REPLY}
     paths: dict[str, dict[str, Any]] = {}

@@ -101,8 +101,8 @@ class Exposition:
             sizes["bytes"].samples.append(("", label, about.bytes))
             if about.queue is not None:
                 for gauge, family in gauges.items():
-                    family.samples.append(("", label, about.queue[gauge]))
-                dead.samples.append(("", label, about.queue["dead_lettered"]))
+                    family.samples.append(("", label, getattr(about.queue, gauge)))
+                dead.samples.append(("", label, about.queue.dead_lettered))
                 expired.samples.append(("", label, _expired(broker, name)))
         count = Family("tenure_topics", "gauge", "Topics.", [("", {}, len(names))])
         omitted = Family("tenure_topics_omitted", "gauge", "Topics without numbers of their own here.")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer
-from tenure.broker.replies import Claim, Extension, Redrive, Settled
-from tenure.core.records import Stored
+from tenure.contract.records import Stored
+from tenure.contract.replies import Extended, Grant, Redriven, Settled
 from tenure.http.message import Later, Request, Response
 from tenure.http.render import Stopwatch, encode, performance, record, reply
 from tenure.http.sse import field
@@ -29,7 +29,7 @@ def when_durable(request: Request, answer: Answer[T], render: Callable[[Request,
     return Later(answer, lambda reply: render(request, reply, watch.fsync_ms))
 
 
-def claimed(request: Request, claim: Claim) -> Response:
+def claimed(request: Request, claim: Grant) -> Response:
     """The jobs of a claim."""
     return Response(
         200,
@@ -46,7 +46,7 @@ def claimed(request: Request, claim: Claim) -> Response:
     )
 
 
-def job_frames(claim: Claim) -> list[bytes]:
+def job_frames(claim: Grant) -> list[bytes]:
     """The jobs of a claim as events of a work stream."""
     bodies = _jobs(claim, b'{"topic":"%b",' % claim.topic.encode())
     return [
@@ -55,7 +55,7 @@ def job_frames(claim: Claim) -> list[bytes]:
     ]
 
 
-def _jobs(claim: Claim, opening: bytes) -> list[bytes]:
+def _jobs(claim: Grant, opening: bytes) -> list[bytes]:
     """Each job as an object that starts with ``opening``."""
     lease = b'"lease_id":null,"deadline":null'
     if claim.lease_id is not None:
@@ -69,7 +69,7 @@ def _jobs(claim: Claim, opening: bytes) -> list[bytes]:
     ]
 
 
-def _job(claim: Claim, job: Stored, opening: bytes, lease: bytes) -> bytes:
+def _job(claim: Grant, job: Stored, opening: bytes, lease: bytes) -> bytes:
     return b'%b"$seq":%d,%b,"$ts":%d%b,"deliveries":%d,"data":%b%b}' % (
         opening,
         job.seq,
@@ -103,7 +103,7 @@ def settled(verb: bytes) -> Callable[[Request, Settled, float], Response]:
     return render
 
 
-def extended(request: Request, answered: Extension, fsync_ms: float) -> Response:
+def extended(request: Request, answered: Extended, fsync_ms: float) -> Response:
     """The new deadlines, by seq as a string."""
     return Response(
         200,
@@ -118,7 +118,7 @@ def extended(request: Request, answered: Extension, fsync_ms: float) -> Response
     )
 
 
-def redriven(request: Request, answered: Redrive, fsync_ms: float) -> Response:
+def redriven(request: Request, answered: Redriven, fsync_ms: float) -> Response:
     """How many dead letters went back to work, and where to."""
     return reply(request, msgspec.structs.asdict(answered), fsync_ms=fsync_ms)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenure.broker.broker import Broker
-from tenure.broker.paging import after_name
+from tenure.core.paging import after_name
 from tenure.core.router import Router
 from tenure.errors import Conflict, Denied
 from tenure.http.app import Call

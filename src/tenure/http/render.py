@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.broker.answer import Answer, Level
-from tenure.core.records import Stored
+from tenure.contract.records import Stored
 from tenure.http.message import Request, Response
 
 __all__ = ["Stopwatch", "encode", "performance", "record", "reply"]

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final
 
 from tenure.broker.broker import Broker
-from tenure.broker.room import Share
+from tenure.contract.share import Share
 from tenure.errors import Overloaded
 from tenure.http.app import Call
 from tenure.http.context import Context

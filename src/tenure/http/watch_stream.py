@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from tenure.broker.broker import Broker
-from tenure.broker.replies import Difference, Tombstone
-from tenure.core.records import Stored
+from tenure.contract.records import Stored
+from tenure.contract.replies import Difference, Tombstone
 from tenure.errors import Corrupt, NotFound
 from tenure.http import sse
 from tenure.http.message import Send

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from tenure.client.client import AsyncClient, Client
+from tenure.contract import provenance
 from tenure.core.config import LEASE_MS_MAX
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid, LeaseLost, NotFound
@@ -284,13 +285,14 @@ def _dead_timer(info: TimerInfo) -> DeadLetter:
 
 
 def _letter(record: Any) -> DeadLetter:
-    meta = _decode(record.meta)
-    meta.pop("$dead_letter_from", None)
+    origin = provenance.read(record.meta)
+    assert origin is not None, "the broker writes where each dead letter came from"
+    meta = {name: value for name, value in _decode(record.meta).items() if name not in provenance.KEYS}
     return DeadLetter(
-        seq=meta.pop("$dead_letter_src_seq", record.seq),
+        seq=origin.seq,
         data=_decode(record.data),
-        reason=meta.pop("$dead_letter_reason", ""),
-        deliveries=meta.pop("$dead_letter_deliveries", 0),
+        reason=origin.reason,
+        deliveries=origin.deliveries,
         tag=record.tag,
         meta=meta,
     )

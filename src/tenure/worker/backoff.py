@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from tenure.core.backoff import FACTOR_MAX, Backoff, delay_ms
+from tenure.contract.fields import FACTOR_MAX
+from tenure.core.backoff import Backoff, delay_ms
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
 

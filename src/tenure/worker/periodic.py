@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from tenure.core.records import Record
+from tenure.contract.records import Record
 from tenure.durations import Duration, ms_of
 from tenure.errors import Conflict, Invalid, NotFound, TenureError
 from tenure.worker.cron import Cron, Every, Schedule, due_ticks

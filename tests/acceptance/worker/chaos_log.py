@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tenure.contract.leases import lease_id
 from tenure.core.events import (
     Acked,
     Appended,
@@ -24,7 +25,6 @@ from tenure.core.events import (
     decode,
 )
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
 from tenure.log.disk import PosixDisk
 from tenure.log.recovery import Scan
 from tenure.log.segment import list_heads

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tenure.contract.leases import lease_id
 from tenure.core.events import Acked, Claimed, Event, Extended, Released
-from tenure.core.settle import lease_id
 from tests.acceptance.worker.chaos import Noted
 from tests.acceptance.worker.chaos_check import Verdict, judge
 from tests.acceptance.worker.chaos_log import Logged, LoggedQueue

@@ -9,27 +9,31 @@ from __future__ import annotations
 from tenure.client.replies.jobs import (
     Claimed,
     Delivery,
-    Extended,
     Job,
     JobInfo,
     JobPage,
     JobRow,
     LeasePage,
-    LeaseRow,
-    Redriven,
-    Settled,
 )
-from tenure.client.replies.records import DeletedRecords, Diff, Produced, ReadRecord, Tombstone
+from tenure.client.replies.records import Diff, ReadRecord, Tombstone
 from tenure.client.replies.server import Health, Ready
 from tenure.client.replies.streams import CaughtUp, Gap, Lifecycle, Records, TopicDeleted
 from tenure.client.replies.topics import (
     DeletedTopic,
     PutTopic,
-    QueueCounts,
     RouterInfo,
     RouterPage,
-    TopicInfo,
     TopicPage,
+)
+from tenure.contract.replies import (
+    DeletedRecords,
+    Extended,
+    LeaseRow,
+    Produced,
+    QueueCounts,
+    Redriven,
+    Settled,
+    TopicInfo,
 )
 
 __all__ = [

@@ -6,19 +6,16 @@ import msgspec
 from msgspec import Raw
 
 from tenure.client.replies.raw import SERVER, MaybeRaw
+from tenure.contract.replies import LeaseRow
 
 __all__ = [
     "Claimed",
     "Delivery",
-    "Extended",
     "Job",
     "JobInfo",
     "JobPage",
     "JobRow",
     "LeasePage",
-    "LeaseRow",
-    "Redriven",
-    "Settled",
 ]
 
 
@@ -42,38 +39,6 @@ class Claimed(msgspec.Struct, frozen=True, rename={"jobs": "claimed"}):
     jobs: list[Job]
     ready: int = 0
     lease_id: str | None = None
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """How many jobs an ack or a nack settled, and which seqs were not the caller's.
-
-    ``repeated`` says that an earlier copy of the call may have arrived: then a skipped seq may be its doing.
-    """
-
-    topic: str
-    count: int
-    skipped: list[int]
-    ready: int = 0
-    in_flight: int = 0
-    repeated: bool = False
-
-
-class Extended(msgspec.Struct, frozen=True):
-    """The new deadlines (wall ms) by seq, and the seqs that were not the caller's."""
-
-    topic: str
-    deadlines: dict[int, int]
-    skipped: list[int] = []
-    repeated: bool = False
-
-
-class Redriven(msgspec.Struct, frozen=True):
-    """How many dead letters went back to work, and where to."""
-
-    topic: str
-    redriven: int
-    to: str = ""
-    seqs: list[int] = []
 
 
 class JobRow(msgspec.Struct, frozen=True, rename={"seq": "$seq"}):
@@ -127,16 +92,6 @@ class JobInfo(msgspec.Struct, frozen=True, rename={"seq": "$seq", "ts": "$ts", "
     deadline: int | None = None
     deliver_at: int | None = None
     reason: str | None = None
-
-
-class LeaseRow(msgspec.Struct, frozen=True):
-    """A live lease: who holds which jobs, since when and until when (wall ms)."""
-
-    lease_id: str
-    node: str
-    since: int
-    deadline: int
-    seqs: list[int]
 
 
 class LeasePage(msgspec.Struct, frozen=True):

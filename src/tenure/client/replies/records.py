@@ -1,4 +1,4 @@
-"""Records: where they went, and what a reader finds."""
+"""Records as a reader finds them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,7 @@ import msgspec
 
 from tenure.client.replies.raw import SERVER, MaybeRaw
 
-__all__ = ["DeletedRecords", "Diff", "Produced", "ReadRecord", "Tombstone"]
-
-
-class Produced(msgspec.Struct, frozen=True):
-    """Where records went. ``deduped`` means that they were there already and nothing was appended."""
-
-    topic: str
-    first_seq: int
-    last_seq: int
-    count: int
-    created: bool = False
-    deduped: bool = False
-    head_seq: int = 0
-
-    @property
-    def seqs(self) -> range:
-        """The seqs, in the order of the records."""
-        return range(self.first_seq, self.last_seq + 1)
+__all__ = ["Diff", "ReadRecord", "Tombstone"]
 
 
 class ReadRecord(msgspec.Struct, frozen=True, gc=False, rename=SERVER):
@@ -60,14 +43,3 @@ class Diff(msgspec.Struct, frozen=True):
     caught_up: bool
     tombstone: Tombstone | None = None
     lag: int = 0
-
-
-class DeletedRecords(msgspec.Struct, frozen=True):
-    """How many records a delete removed, and what is left."""
-
-    topic: str
-    deleted: int
-    earliest_seq: int
-    head_seq: int
-    count: int
-    bytes: int

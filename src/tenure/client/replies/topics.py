@@ -6,38 +6,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DeletedTopic", "PutTopic", "QueueCounts", "RouterInfo", "RouterPage", "TopicInfo", "TopicPage"]
+from tenure.contract.replies import TopicInfo
 
-
-class QueueCounts(msgspec.Struct, frozen=True):
-    """How many jobs stand where; ``dead`` lie dead now, ``dead_lettered`` were dead-lettered so far."""
-
-    ready: int = 0
-    in_flight: int = 0
-    delayed: int = 0
-    parked: int = 0
-    dead: int = 0
-    dead_lettered: int = 0
-    oldest_ready_ms: int | None = None
-    ack_holes: int = 0
-
-
-class TopicInfo(msgspec.Struct, frozen=True):
-    """A topic's state and config; ``queue`` is None on a log."""
-
-    topic: str
-    type: str
-    config: dict[str, Any]
-    head_seq: int = 0
-    durable_seq: int = 0
-    earliest_seq: int = 1
-    next_seq: int = 1
-    count: int = 0
-    bytes: int = 0
-    effective_priority: int = 0
-    last_write_ts: int | None = None
-    last_read_ts: int | None = None
-    queue: QueueCounts | None = None
+__all__ = ["DeletedTopic", "PutTopic", "RouterInfo", "RouterPage", "TopicPage"]
 
 
 class PutTopic(msgspec.Struct, frozen=True):

@@ -5,97 +5,56 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from msgspec.structs import asdict
+
 from tenure.broker.answer import Answer
-from tenure.broker.replies import Claim
+from tenure.contract.commands import Ack, Claim, Extend, Nack, Redrive, RedriveFields
+from tenure.contract.replies import Grant
 from tenure.core.names import check_topic_name
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
-from tenure.http.body import Reader
+from tenure.http.body import Reader, addressed
 from tenure.http.context import Context
 from tenure.http.message import Later, Request, Response, Result
 from tenure.http.queue_render import claimed, extended, redriven, settled, when_durable
-from tenure.http.queue_schemas import AckBody, ClaimBody, ExtendBody, NackBody, RedriveBody
 
 __all__ = ["ROUTES"]
 
-_read_claim = Reader(ClaimBody).read
-_read_ack = Reader(AckBody).read
-_read_nack = Reader(NackBody).read
-_read_extend = Reader(ExtendBody).read
-_read_redrive = Reader(RedriveBody, optional=True).read
+_read_claim = Reader(Claim).read
+_read_ack = Reader(Ack).read
+_read_nack = Reader(Nack).read
+_read_extend = Reader(Extend).read
+_read_redrive = Reader(RedriveFields, optional=True).read
 _acked = settled(b"acked")
 _nacked = settled(b"nacked")
 
 
 def claim(context: Context, call: Call) -> Result:
     """Lease jobs to a worker; with ``wait_ms``, wait for some to come."""
-    request, topic = call.request, check_topic_name(call.names["topic"])
-    body = _read_claim(request)
-    answer: Awaitable[Claim] = context.broker.claim(
-        topic,
-        node=body.node,
-        max_count=body.max,
-        lease_ms=body.lease_ms,
-        wait_ms=body.wait_ms,
-        claim_id=body.claim_id,
-        auto_ack=body.auto_ack,
-    )
+    request = call.request
+    answer = context.broker.run_claim(addressed(call, _read_claim))
     if isinstance(answer, Answer):
         return Later(answer, lambda reply: claimed(request, reply))
     return _claim_later(request, answer)
 
 
-async def _claim_later(request: Request, answer: Awaitable[Claim]) -> Response:
+async def _claim_later(request: Request, answer: Awaitable[Grant]) -> Response:
     return claimed(request, await answer)
 
 
 def ack(context: Context, call: Call) -> Later[Any]:
     """Complete jobs, which deletes them."""
-    request, topic = call.request, check_topic_name(call.names["topic"])
-    body = _read_ack(request)
-    answer = context.broker.ack(
-        topic,
-        node=body.node,
-        seqs=body.seqs,
-        lease_ids=body.lease_ids,
-        lease_id=body.lease_id,
-        strict=body.strict,
-    )
-    return when_durable(request, answer, _acked)
+    return when_durable(call.request, context.broker.run(addressed(call, _read_ack)), _acked)
 
 
 def nack(context: Context, call: Call) -> Later[Any]:
     """Give jobs back."""
-    request, topic = call.request, check_topic_name(call.names["topic"])
-    body = _read_nack(request)
-    answer = context.broker.nack(
-        topic,
-        node=body.node,
-        seqs=body.seqs,
-        lease_ids=body.lease_ids,
-        lease_id=body.lease_id,
-        strict=body.strict,
-        delay_ms=body.delay_ms,
-        reason=body.reason,
-        dead=body.dead,
-    )
-    return when_durable(request, answer, _nacked)
+    return when_durable(call.request, context.broker.run(addressed(call, _read_nack)), _nacked)
 
 
 def extend(context: Context, call: Call) -> Later[Any]:
     """Set the deadline of held jobs to now plus ``lease_ms``."""
-    request, topic = call.request, check_topic_name(call.names["topic"])
-    body = _read_extend(request)
-    answer = context.broker.extend(
-        topic,
-        node=body.node,
-        seqs=body.seqs,
-        lease_ids=body.lease_ids,
-        lease_id=body.lease_id,
-        strict=body.strict,
-        lease_ms=body.lease_ms,
-    )
-    return when_durable(request, answer, extended)
+    return when_durable(call.request, context.broker.run(addressed(call, _read_extend)), extended)
 
 
 def redrive(context: Context, call: Call) -> Later[Any]:
@@ -106,26 +65,20 @@ def redrive(context: Context, call: Call) -> Later[Any]:
     body = _read_redrive(request)
     if body.to is not None:
         check_name(call, check_topic_name(body.to))
-    answer = context.broker.redrive(
-        topic,
-        to=body.to,
-        match=body.match,
-        seqs=body.seqs,
-        reason_like=body.reason_like,
-        limit=body.limit,
-        reset_deliveries=body.reset_deliveries,
-        reaches=lambda name: visible(call, name),
-    )
-    return when_durable(request, answer, redriven)
+    command = Redrive(topic=topic, reaches=lambda name: visible(call, name), **asdict(body))
+    return when_durable(request, context.broker.run(command), redriven)
 
 
 _BOTH = frozenset({"read", "write"})
 _WRITE = frozenset({"write"})
+_ADMIN = frozenset({"admin"})
 
 ROUTES = [
-    Route("POST", "/v0/topics/:topic/claim", claim, _BOTH, ClaimBody, "Lease jobs to a worker"),
-    Route("POST", "/v0/topics/:topic/ack", ack, _WRITE, AckBody, "Complete jobs, which deletes them"),
-    Route("POST", "/v0/topics/:topic/nack", nack, _WRITE, NackBody, "Give jobs back, now or later"),
-    Route("POST", "/v0/topics/:topic/extend", extend, _WRITE, ExtendBody, "Push out the deadline of held jobs"),
-    Route("POST", "/v0/topics/:topic/redrive", redrive, frozenset({"admin"}), RedriveBody, "Put dead letters to work"),
+    Route("POST", "/v0/topics/:topic/claim", claim, _BOTH, Claim, "Lease jobs to a worker"),
+    Route("POST", "/v0/topics/:topic/ack", ack, _WRITE, Ack, "Complete jobs, which deletes them"),
+    Route("POST", "/v0/topics/:topic/nack", nack, _WRITE, Nack, "Give jobs back, now or later"),
+    Route("POST", "/v0/topics/:topic/extend", extend, _WRITE, Extend, "Push out the deadline of held jobs"),
+    Route(
+        "POST", "/v0/topics/:topic/redrive", redrive, frozenset({"admin"}), RedriveFields, "Put dead letters to work"
+    ),
 ]

@@ -9,19 +9,21 @@ from typing import Any, Final
 import msgspec
 
 from tenure.broker.broker import Broker
-from tenure.broker.replies import Deletion, Difference, Produced
+from tenure.contract.bodies import AppendBody, DiffBody
+from tenure.contract.commands import DeleteRecords
+from tenure.contract.config import config_fields
+from tenure.contract.replies import DeletedRecords, Difference, Produced
 from tenure.core.names import check_topic_name
 from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.app import Call, Route
 from tenure.http.append import Append, Steps
 from tenure.http.append_body import read_append
 from tenure.http.auth import check_name, may_configure
-from tenure.http.body import Reader
+from tenure.http.body import Reader, addressed
 from tenure.http.context import Context
 from tenure.http.message import Later, Request, Response, Result
 from tenure.http.query import Query
 from tenure.http.render import Stopwatch, encode, performance, record, reply
-from tenure.http.schemas import AppendBody, DeleteBody, DiffBody, config_fields
 from tenure.http.shares import share_of
 from tenure.http.turns import finish
 
@@ -31,7 +33,7 @@ _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 """A body that needs a closer look is read at once up to this size."""
 
 _diff = Reader(DiffBody, optional=True)
-_delete = Reader(DeleteBody, optional=True)
+_delete = Reader(DeleteRecords, optional=True)
 
 
 def append(context: Context, call: Call) -> Result:
@@ -168,13 +170,10 @@ def _difference(request: Request, found: Difference, body: DiffBody) -> Response
     )
 
 
-def delete(context: Context, call: Call) -> Later[Deletion]:
+def delete(context: Context, call: Call) -> Later[DeletedRecords]:
     """Remove records for good."""
     request = call.request
-    body = _delete.read(request)
-    answer = context.broker.delete_records(
-        call.names["topic"], before_seq=body.before_seq, match=body.match, seqs=body.seqs
-    )
+    answer = context.broker.run(addressed(call, _delete.read))
     watch = Stopwatch(answer)
     return Later(answer, lambda deletion: reply(request, msgspec.structs.asdict(deletion), fsync_ms=watch.fsync_ms))
 
@@ -183,5 +182,5 @@ _TOPIC = "/v0/topics/:topic"
 ROUTES = [
     Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records", bulk=True),
     Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
-    Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteBody, "Delete records"),
+    Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteRecords, "Delete records"),
 ]

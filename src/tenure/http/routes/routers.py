@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import asdict
+
+from tenure.contract.commands import PutRouter, RouterFields
 from tenure.core.router import Router
 from tenure.errors import Conflict, NotFound
 from tenure.http.app import Call, Route
@@ -16,13 +19,12 @@ from tenure.http.query import Query
 from tenure.http.queue_render import listed
 from tenure.http.reach import check_router, masked_cycle
 from tenure.http.render import Stopwatch, reply
-from tenure.http.schemas import RouterBody
 from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]
 
 _PAGE_SIZE = 100
-_router = Reader(RouterBody)
+_router = Reader(RouterFields)
 
 
 def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
@@ -33,17 +35,8 @@ def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
     check_name(call, body.dest)
     _check_known(context, call)
     try:
-        answer = context.broker.put_router(
-            call.names["r"],
-            source=body.source,
-            dest=body.dest,
-            preserve_node=body.preserve_node,
-            preserve_tag=body.preserve_tag,
-            create_dest=body.create_dest,
-            filter=body.filter,
-            allow_cycle=body.allow_cycle,
-            share=share_of(context, call),
-        )
+        command = PutRouter(router=call.names["r"], share=share_of(context, call), **asdict(body))
+        answer = context.broker.run(command)
     except Conflict as conflict:
         raise masked_cycle(call, conflict) from None
     watch = Stopwatch(answer)
@@ -113,7 +106,7 @@ def router_fields(router: Router) -> dict[str, Any]:
 _ROUTER = "/v0/routers/:r"
 ROUTES = [
     Route("GET", "/v0/routers", list_routers, frozenset({"read"}), summary="List routers"),
-    Route("PUT", _ROUTER, put_router, frozenset({"admin"}), RouterBody, "Create or replace a router"),
+    Route("PUT", _ROUTER, put_router, frozenset({"admin"}), RouterFields, "Create or replace a router"),
     Route("GET", _ROUTER, get_router, frozenset({"read"}), summary="A router's fields and counts"),
     Route("DELETE", _ROUTER, delete_router, frozenset({"delete"}), summary="Remove a router"),
 ]

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from tenure.broker.paging import cursor_of
-from tenure.broker.replies import TopicInfo
+from tenure.contract.config import ConfigBody, PatchBody, config_fields
+from tenure.contract.replies import TopicInfo
+from tenure.core.paging import cursor_of
 from tenure.http.app import Call, Route
 from tenure.http.auth import check_name, visible
 from tenure.http.body import Reader
@@ -16,7 +17,6 @@ from tenure.http.message import Later, Response
 from tenure.http.query import Query
 from tenure.http.reach import shown_config, visible_names
 from tenure.http.render import Stopwatch, reply
-from tenure.http.schemas import ConfigBody, PatchBody, config_fields
 from tenure.http.shares import share_of
 
 __all__ = ["ROUTES"]

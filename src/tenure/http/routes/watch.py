@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenure.contract.bodies import WatchBody
 from tenure.core.names import check_node, check_topic_name
 from tenure.errors import Invalid, NotFound
 from tenure.http import sse
@@ -11,7 +12,6 @@ from tenure.http.body import U64_MAX, Reader
 from tenure.http.context import Context
 from tenure.http.message import Response, Send
 from tenure.http.query import Query
-from tenure.http.queue_schemas import WatchBody
 from tenure.http.render import reply
 from tenure.http.shares import share_of, share_used_up
 from tenure.http.streams import streams_of

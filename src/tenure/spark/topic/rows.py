@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.client.encode import RecordText, record_text
-from tenure.core import records
+from tenure.contract import records
 from tenure.core.names import check_node, check_tag
 from tenure.errors import Invalid, TenureError
 

@@ -1,4 +1,4 @@
-"""What producers hand in, checked and laid out for a frame. Nothing here changes anything."""
+"""Intake: the records of an append, checked and laid out for a frame."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tenure.contract.records import Record
 from tenure.core.events import AppendExtra
 from tenure.core.names import check_key, check_node, check_tag
-from tenure.core.records import Packed, Record, pack
+from tenure.core.records import Packed, pack
 from tenure.errors import Invalid
 from tenure.settings import Settings
 
-__all__ = ["Batch", "admit", "check_meta"]
+__all__ = ["Batch", "admit", "build_extra"]
 
 _decode_meta = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -70,7 +71,7 @@ def _check_record(index: int, record: bytes | Record, settings: Settings, node: 
     if record.tag is not None:
         check_tag(record.tag, bytes_max=settings.tag_bytes_max)
     if record.meta is not None:
-        check_meta(record.meta, settings)
+        _check_meta(record.meta, settings)
     size = len(record.data) + len(record.meta or b"")
     if size > settings.record_bytes_max:
         raise _too_large(index, size, settings)
@@ -92,8 +93,8 @@ def _check_times(index: int, record: Record, settings: Settings) -> None:
             raise Invalid(f"records[{index}]: {name} must be an integer of milliseconds, 0 or more", index=index)
 
 
-def check_meta(meta: bytes, settings: Settings) -> None:
-    """A record's ``meta`` must be the text of a JSON object within the limits."""
+def _check_meta(meta: bytes, settings: Settings) -> None:
+    """Raise Invalid unless a ``meta`` is the text of a JSON object within the limits."""
     if type(meta) is not bytes or len(meta) > settings.meta_bytes_max:
         raise Invalid(f"meta must be bytes, at most {settings.meta_bytes_max}", limit="meta_bytes_max")
     try:
@@ -115,8 +116,8 @@ def _too_large(index: int, size: int, settings: Settings) -> Invalid:
     )
 
 
-def build_extra(extras: list[Record], first_seq: int, *, now: int, queue: bool) -> AppendExtra:
-    """What the event must say beyond the records themselves."""
+def build_extra(extras: list[Record], first_seq: int, *, now_ms: int, is_queue: bool) -> AppendExtra:
+    """Return what the event must say beyond the records themselves."""
     delays: list[int] = []
     wall_delays: list[int] = []
     uniques: list[tuple[int, str]] = []
@@ -124,9 +125,9 @@ def build_extra(extras: list[Record], first_seq: int, *, now: int, queue: bool) 
         if record.deliver_at is not None:
             wall_delays += (seq, record.deliver_at)
         elif record.delay_ms:
-            delays += (seq, now + record.delay_ms)
+            delays += (seq, now_ms + record.delay_ms)
         if record.unique_key is not None:
             uniques.append((seq, record.unique_key))
-    if not queue and (delays or wall_delays or uniques):
+    if not is_queue and (delays or wall_delays or uniques):
         raise Invalid("delay_ms, deliver_at and unique_key belong to queues: this topic is a log")
     return AppendExtra(any(r.tag is not None for r in extras), delays, wall_delays, uniques)

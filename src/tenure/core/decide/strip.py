@@ -1,4 +1,4 @@
-"""Both ends of a queue as somebody looks at it: the jobs at the head and at the tail, the next one in line, the parked
+"""The strip of a queue: the jobs at the head and at the tail, the next one in line, the parked
 ones aside, who holds what, and the counts of all the rest.
 
 The cost follows what is shown, not the length of the queue.
@@ -9,17 +9,22 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from tenure.broker.engine import Engine
-from tenure.broker.evict import evict_over_ttl
-from tenure.broker.paging import clamp_limit
-from tenure.broker.reads import describe, due_times, state_of
-from tenure.broker.topics import queue_info
+from msgspec.structs import asdict
+
+from tenure.contract.commands import Strip
+from tenure.contract.leases import lease_id
 from tenure.core.claim import next_ready
 from tenure.core.config import as_dict
+from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.evict import evict_over_ttl
+from tenure.core.decide.jobs import describe, due_times, state_of
+from tenure.core.decide.topics import queue_info
 from tenure.core.lease import Lease
+from tenure.core.level import Level
+from tenure.core.paging import clamp_limit
 from tenure.core.queue import NEVER, Queue
 from tenure.core.ranges import each
-from tenure.core.settle import lease_id
+from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 
@@ -34,42 +39,42 @@ _SEQS_MAX = 20_000
 """How many seqs are looked at for one end: where more parked jobs lie there, fewer jobs are shown."""
 
 
-def strip(engine: Engine, name: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
-    """A queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
+def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[dict[str, Any], int]]:
+    """Show a queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
     Parked jobs stand in no line and are shown apart. ``next`` is the job that is next in line, or None, wherever it
     lies. Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or
     None.
     """
-    topic, queue = engine.state.queue(name)
-    head, leases = clamp_limit(head, engine.settings), clamp_limit(leases, engine.settings)
-    tail = min(check_whole(tail, "tail"), engine.settings.page_max)
-    now = engine.now()
-    engine.pass_time(topic, now)
-    evict_over_ttl(engine, topic, now)
+    topic, queue = state.queue(command.topic)
+    head, leases = clamp_limit(command.head, state.settings), clamp_limit(command.leases, state.settings)
+    tail = min(check_whole(command.tail, "tail"), state.settings.page_max)
+    state.pass_time(topic, now_ms)
+    yield from evict_over_ttl(state, topic, now_ms, payloads)
     first, reached = _first(topic, queue, head)
     last = _last(topic, queue, tail, above=reached)
     upcoming = next_ready(topic, queue)
-    offset = engine.state.wall_offset_ms
-    return {
-        "topic": name,
-        "now": now + offset,
+    offset = state.wall_offset_ms
+    shown = {
+        "topic": topic.name,
+        "now": now_ms + offset,
         "next_at": queue.next_at + offset if queue.next_at != NEVER else None,
         "head_seq": topic.head_seq,
         "count": topic.count,
         "config": as_dict(topic.config),
-        "queue": queue_info(engine, topic, queue, now + offset),
-        "head": _described(engine, queue, first),
-        "tail": _described(engine, queue, last),
-        "next": _described(engine, queue, [upcoming])[0] if upcoming is not None else None,
-        "parked": _described(engine, queue, list(islice(queue.parked, _PARKED_SHOWN))),
+        "queue": asdict(queue_info(state, topic, queue, now_ms + offset, payloads)),
+        "head": _described(queue, first, offset),
+        "tail": _described(queue, last, offset),
+        "next": _described(queue, [upcoming], offset)[0] if upcoming is not None else None,
+        "parked": _described(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset),
         "leases": [_lease(queue, lease, offset) for lease in islice(queue.leases.values(), leases)],
         "leases_count": len(queue.leases),
     }
+    return shown, Level.NOW
 
 
 def _first(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], int]:
-    """The lowest live seqs that are not parked, and the seq up to which there are no others.
+    """Return the lowest live seqs that are not parked, and the seq up to which there are no others.
 
     The window grows, so that a long stretch of the dead costs few steps.
     """
@@ -87,7 +92,7 @@ def _first(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], int]:
 
 
 def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
-    """The highest live seqs above one that are not parked, ascending."""
+    """Return the highest live seqs above one that are not parked, ascending."""
     found: list[int] = []
     looked, hi, size = 0, topic.head_seq + 1, _WINDOW
     while len(found) < wanted and hi > above + 1 and looked < _SEQS_MAX:
@@ -99,15 +104,15 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
     return found[-wanted:] if wanted else []
 
 
-def _described(engine: Engine, queue: Queue, seqs: list[int]) -> list[dict[str, Any]]:
+def _described(queue: Queue, seqs: list[int], offset: int) -> list[dict[str, Any]]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
-    dues = due_times(queue, delayed, engine.state.wall_offset_ms) if delayed else {}
-    return [describe(engine, queue, seq, state, dues.get(seq)) for seq, state in states.items()]
+    dues = due_times(queue, delayed, offset) if delayed else {}
+    return [describe(queue, seq, state, dues.get(seq), wall_offset_ms=offset) for seq, state in states.items()]
 
 
 def _lease(queue: Queue, lease: Lease, offset: int) -> dict[str, Any]:
-    """One lease: how many jobs it still holds, and the first of them. Parts that were extended apart count together."""
+    """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
     return {
         "lease_id": lease_id(lease.number),
         "node": lease.node,

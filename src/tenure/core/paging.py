@@ -17,7 +17,7 @@ _NUMBER_MAX: Final = 2**63
 
 
 def clamp_limit(limit: object, settings: Settings) -> int:
-    """How many entries a page may have: 0 acts as 1, more than the limit is the limit."""
+    """Return how many entries a page may have: 0 acts as 1, more than the limit is the limit."""
     return min(check_whole(limit, "limit"), settings.page_max) or 1
 
 
@@ -29,12 +29,12 @@ def check_prefix(prefix: object, field: str = "prefix") -> str:
 
 
 def cursor_of(last: str | int) -> str:
-    """The cursor behind an entry. What is in it is nobody's business but ours."""
+    """Return the opaque cursor that continues after this entry."""
     return base64.urlsafe_b64encode(_MARK + str(last).encode()).decode().rstrip("=")
 
 
 def after_name(cursor: str | None) -> str:
-    """The name that a page goes on behind; raises Invalid for a cursor that no listing gave out."""
+    """Return the name that a page continues after; raises Invalid for a cursor that no listing gave out."""
     if cursor is None:
         return ""
     try:
@@ -48,7 +48,7 @@ def after_name(cursor: str | None) -> str:
 
 
 def after_number(cursor: str | None) -> int:
-    """The seq or lease number that a page goes on behind; raises Invalid for a cursor that no listing gave out."""
+    """Return the number that a page continues after; raises Invalid for a cursor that no listing gave out."""
     if cursor is None:
         return 0
     text = after_name(cursor)

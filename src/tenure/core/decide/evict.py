@@ -1,6 +1,6 @@
-"""Caps and TTLs that an owner set: the oldest records go first, but never one that somebody holds or that is parked.
+"""Eviction by the caps and TTLs that an owner set: the oldest records first, never one that is held or parked.
 
-Eviction rides along with commands that have done, or will do, something else, so it never raises: what a log cannot
+Eviction goes along with decisions that have done, or will do, something else, so it never fails: what a log cannot
 take in now is evicted by a later command.
 """
 
@@ -11,29 +11,31 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from tenure.broker.engine import Engine
+from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.events import Evicted
 from tenure.core.ranges import to_runs
+from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.errors import TenureError
 
 __all__ = ["evict_over_cap", "evict_over_ttl"]
 
 _STEP_MAX = 10_000
+"""How many records one step evicts."""
 
 
-def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
+def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
     """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always
     stays.
     """
     if topic.config.discard == "old":
         with suppress(TenureError):
-            _evict_over_cap(engine, topic, now)
+            yield from _over_cap(state, topic, now_ms, payloads)
 
 
-def _evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
+def _over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
     config = topic.config
-    engine.pass_time(topic, now)  # a lease that has run out protects nothing
+    state.pass_time(topic, now_ms)  # a lease that has run out protects nothing
     while True:
         records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
         size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0
@@ -41,36 +43,37 @@ def _evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:
             return
         seqs: list[int] = []
         freed = 0
-        for seq, weight in _free(engine, topic, topic.evict_from, topic.head_seq):
+        for seq, weight in _free(topic, payloads, topic.evict_from, topic.head_seq):
             if (len(seqs) >= records and freed >= size) or len(seqs) == _STEP_MAX:
                 break
             seqs.append(seq)
             freed += weight
         if not seqs:
             return
-        _evict(engine, topic, seqs, freed, now=now, reason="cap")
+        yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "cap")]
 
 
-def evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
+def evict_over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
     """Evict the free records older than the topic's TTL. A log that takes no writes keeps them until it does."""
     if topic.config.ttl_ms and topic.count:
         with suppress(TenureError):
-            _evict_over_ttl(engine, topic, now)
+            yield from _over_ttl(state, topic, now_ms, payloads)
 
 
-def _evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
-    engine.pass_time(topic, now)
-    end = _older_than(topic, now - topic.config.ttl_ms)
+def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
+    state.pass_time(topic, now_ms)
+    end = _older_than(topic, now_ms - topic.config.ttl_ms)
     while topic.evict_from < end:
-        found = list(islice(_free(engine, topic, topic.evict_from, end), _STEP_MAX))
+        found = list(islice(_free(topic, payloads, topic.evict_from, end), _STEP_MAX))
         if found:
-            _evict(engine, topic, [seq for seq, _ in found], sum(size for _, size in found), now=now, reason="ttl")
+            seqs, freed = [seq for seq, _ in found], sum(size for _, size in found)
+            yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "ttl")]
         if len(found) < _STEP_MAX:
             topic.evict_from = max(topic.evict_from, end)
 
 
 def _older_than(topic: Topic, limit_ms: int) -> int:
-    """The first seq that was appended after ``limit_ms``."""
+    """Return the first seq that was appended after ``limit_ms``."""
     end = topic.floor
     for at, piece in enumerate(topic.pieces):
         index = bisect_right(piece.times, limit_ms)
@@ -81,15 +84,9 @@ def _older_than(topic: Topic, limit_ms: int) -> int:
     return end
 
 
-def _free(engine: Engine, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-    """Live records that nobody holds and that are not parked, with their sizes, from the oldest on."""
+def _free(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+    """Return the live records that are neither held nor parked, with their sizes, from the oldest on."""
     in_flight, parked = (topic.queue.in_flight, topic.queue.parked) if topic.queue is not None else ({}, {})
-    for seq, size in engine.reader.sizes(topic, max(lo, topic.floor), hi):
+    for seq, size in payloads.sizes(topic, max(lo, topic.floor), hi):
         if seq not in in_flight and seq not in parked:
             yield seq, size
-
-
-def _evict(engine: Engine, topic: Topic, seqs: list[int], size: int, *, now: int, reason: str) -> None:
-    event = Evicted(now, topic.id, to_runs(seqs), len(seqs), size, reason)
-    engine.commit(event, topic.id, urgent=True)
-    engine.metrics.evicted += len(seqs)

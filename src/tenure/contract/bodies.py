@@ -1,0 +1,76 @@
+"""Bodies of requests that are no command by themselves: appends as they are written, reads and watches.
+
+Unknown fields are ignored, ours are strict. A field without a value of its own may be null, which means the same as
+leaving it out; one with a default may not. Bounds that depend on settings are the broker's to check.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from tenure.contract.config import ConfigBody
+from tenure.contract.fields import Key, Node, Tag, Time, Whole
+
+__all__ = ["AppendBody", "DiffBody", "RecordBody", "WatchBody", "WatchFrom"]
+
+_ANY_JSON: Final = Meta(description="Any JSON value; kept and returned byte for byte.", extra_json_schema={})
+_META: Final = Meta(description="A JSON object, kept byte for byte.", extra_json_schema={"type": ["object", "null"]})
+
+
+class RecordBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One record of an append."""
+
+    data: Annotated[Raw, _ANY_JSON]
+    tag: Tag | None = None
+    node: Node | None = None
+    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent, which only a look at the text tells
+    delay_ms: Time = 0
+    deliver_at: Time | None = None
+    unique_key: Key | None = None
+
+
+class AppendBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Records to append, all or none. A key or a client's number makes the call safe to repeat."""
+
+    records: Annotated[list[RecordBody], Meta(extra_json_schema={"minItems": 1, "maxItems": 10_000})]
+    node: Node | None = None
+    idempotency_key: Key | None = None
+    create: bool = True
+    config: ConfigBody | None = None
+    client_id: Key | None = None
+    client_seq: Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**63 - 1})] | None = None
+
+
+class DiffBody(msgspec.Struct, frozen=True, gc=False):
+    """Where to read from, and what to leave out."""
+
+    from_seq: Whole = 0
+    limit: Whole = 256
+    node: Node | list[Node] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: Whole = 0
+
+
+class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where to begin on one topic: above ``from_seq``, or with ``tail`` at its head."""
+
+    from_seq: Whole = 0
+    tail: bool = False
+
+
+class WatchBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Follow topics over one stream."""
+
+    topics: Annotated[dict[str, WatchFrom], Meta(min_length=1, max_length=256)]
+    node: Node | list[Node] | None = None
+    limit: Whole = 256
+    max_batch_bytes: Whole = 262_144
+    heartbeat_ms: Whole | None = None
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"

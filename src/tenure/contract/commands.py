@@ -1,0 +1,279 @@
+"""Commands: each request of the contract as one value, for the broker, the server, and callers that wait in line.
+
+The fields are the wire's, and their bounds are part of the type: a body is decoded into its command, and
+``/openapi.json`` shows what validates. A field without a value of its own may be null, which means the same as leaving
+it out; one with a default may not. Bounds that clamp, or that depend on settings, are a decision's to check, and a
+caller in process may put anything into a field: `core.decide` looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import field
+
+from tenure.contract import replies
+from tenure.contract.fields import Key, LeaseIds, Limit, Match, Name, Node, Seqs, SettledSeqs, Whole
+from tenure.contract.records import Record, Stored
+from tenure.contract.share import Share
+
+__all__ = [
+    "Ack",
+    "Append",
+    "Claim",
+    "Command",
+    "DeleteRecords",
+    "DeleteRouter",
+    "DeleteTopic",
+    "Diff",
+    "Extend",
+    "GetJob",
+    "GetRouter",
+    "GetTopic",
+    "ListJobs",
+    "ListLeases",
+    "ListRouters",
+    "ListTopics",
+    "Nack",
+    "OfHolder",
+    "PatchTopic",
+    "PutRouter",
+    "PutTopic",
+    "Reaches",
+    "Redrive",
+    "RedriveFields",
+    "RouterFields",
+    "Strip",
+]
+
+Reaches: TypeAlias = Callable[[str], bool]
+"""Says which names a caller may see and change."""
+
+R = TypeVar("R")
+
+
+class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
+    """The root of all commands; ``R`` is the type of the reply."""
+
+
+class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
+    """A command on one topic. A request names it in its path and not in its body, where ``$`` keeps the name free."""
+
+    topic: str = field(default="", name="$topic")
+
+
+# Records
+
+
+class Append(Command[replies.Produced], frozen=True, kw_only=True, gc=False):
+    """Append records, all or none. A key or a client's number makes the call safe to repeat. ``bytes`` is a record with
+    only data; ``share`` bounds what this caller may use up of what all share.
+    """
+
+    topic: str
+    records: Sequence[bytes | Record]
+    node: str | None = None
+    idempotency_key: str | None = None
+    client_id: str | None = None
+    client_seq: int | None = None
+    create: bool = True
+    config: Mapping[str, Any] | None = None
+    share: Share | None = None
+
+
+class Diff(Command[replies.Difference], frozen=True, kw_only=True, gc=False):
+    """Read records above ``from_seq``, but for those that ``node`` wrote."""
+
+    topic: str
+    from_seq: int = 0
+    limit: int = 256
+    node: str | Collection[str] | None = None
+
+
+class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True, gc=False):
+    """Which records to remove: at least one condition; several are ANDed."""
+
+    before_seq: Whole | None = None
+    match: Match | None = None
+    seqs: Seqs | None = None
+
+
+# Leases
+
+
+class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
+    """Lease up to ``max`` jobs to ``node``."""
+
+    node: Node
+    max_count: Whole = field(default=1, name="max")
+    lease_ms: Whole | None = None
+    wait_ms: Whole = 0
+    claim_id: Key | None = None
+    auto_ack: bool = False
+
+
+class OfHolder(_OnTopic[R], frozen=True, kw_only=True, gc=False):
+    """A command of a worker about jobs that it holds: those in ``seqs``, or everything held under ``lease_id``."""
+
+    node: Node
+    seqs: SettledSeqs | None = None
+    lease_ids: LeaseIds | None = None
+    lease_id: str | None = None
+    strict: bool = False
+
+
+class Ack(OfHolder[replies.Settled], frozen=True, kw_only=True, gc=False):
+    """Complete jobs: those in ``seqs``, or everything still held under ``lease_id``."""
+
+
+class Nack(OfHolder[replies.Settled], frozen=True, kw_only=True, gc=False):
+    """Give jobs back, now or after ``delay_ms``; ``dead`` dead-letters them at once."""
+
+    delay_ms: Whole | None = None
+    reason: str | None = None
+    dead: bool = False
+
+
+class Extend(OfHolder[replies.Extended], frozen=True, kw_only=True, gc=False):
+    """Set the deadline of held jobs to now plus ``lease_ms``; it may be left out where ``lease_id`` is given."""
+
+    lease_ms: Whole | None = None
+
+
+class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
+    """Put dead letters back to work: all, or those that every condition takes."""
+
+    to: Name | None = None
+    match: Match | None = None
+    seqs: SettledSeqs | None = None
+    reason_like: str | None = None
+    limit: Limit | None = None
+    reset_deliveries: bool = True
+
+
+class Redrive(RedriveFields, frozen=True, kw_only=True):
+    """Put dead letters back to work, those whose origin the caller ``reaches``; None reaches all."""
+
+    topic: str
+    reaches: Reaches | None = None
+
+
+# Topics and routers
+
+
+class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=True):
+    """Create a topic or replace its config."""
+
+    topic: str
+    config: Mapping[str, Any]
+    share: Share | None = None
+
+
+class PatchTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
+    """Change the named fields of a topic's config and leave the others."""
+
+    topic: str
+    config: Mapping[str, Any]
+
+
+class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
+    """Delete a topic, its records and the routers at either end, all of which the caller must reach."""
+
+    topic: str
+    if_empty: bool = False
+    reaches: Reaches | None = None
+
+
+class RouterFields(Command[tuple[Any, bool]], frozen=True, kw_only=True):
+    """A router: what is appended to ``source`` is copied to ``dest``."""
+
+    source: Name
+    dest: Name
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: Match | None = None
+    allow_cycle: bool = False
+
+
+class PutRouter(RouterFields, frozen=True, kw_only=True):
+    """Create or replace a router."""
+
+    router: str
+    share: Share | None = None
+
+
+class DeleteRouter(Command[bool], frozen=True, kw_only=True):
+    """Remove a router."""
+
+    router: str
+
+
+# Looking
+
+
+class GetTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
+    """A topic's state and config; ``touch`` counts as a read for its automatic priority."""
+
+    topic: str
+    touch: bool = True
+
+
+class ListTopics(Command[replies.Page], frozen=True, kw_only=True):
+    """Names of topics, in order."""
+
+    prefix: str = ""
+    limit: int = 100
+    cursor: str | None = None
+
+
+class GetRouter(Command[Any], frozen=True, kw_only=True):
+    """One router, as it stands."""
+
+    router: str
+
+
+class ListRouters(Command[replies.Page], frozen=True, kw_only=True):
+    """Routers by name, those between the given topics only, and those that the caller reaches."""
+
+    prefix: str = ""
+    source: str | None = None
+    dest: str | None = None
+    limit: int = 100
+    cursor: str | None = None
+    reaches: Reaches | None = None
+
+
+class ListJobs(Command[replies.Page], frozen=True, kw_only=True):
+    """Jobs in one state: ready, in_flight, delayed or parked."""
+
+    topic: str
+    state: str = "ready"
+    limit: int = 100
+    cursor: str | None = None
+
+
+class GetJob(Command[tuple[Stored, dict[str, Any]]], frozen=True, kw_only=True):
+    """One job: its record, its state and its failed deliveries."""
+
+    topic: str
+    seq: int
+
+
+class ListLeases(Command[replies.Page], frozen=True, kw_only=True):
+    """Live leases of a queue."""
+
+    topic: str
+    limit: int = 100
+    cursor: str | None = None
+
+
+class Strip(Command[dict[str, Any]], frozen=True, kw_only=True):
+    """Both ends of a queue, its leases and its counts."""
+
+    topic: str
+    head: int = 100
+    tail: int = 20
+    leases: int = 50

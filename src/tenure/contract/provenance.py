@@ -1,0 +1,66 @@
+"""Provenance of a dead letter: four keys in its ``meta`` that name the queue and the job it was, and why it died.
+
+Any producer may write any ``meta``, so reading trusts nothing: a key with an impossible value counts as absent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+__all__ = ["KEYS", "Provenance", "read", "stamp"]
+
+_FROM: Final = "$dead_letter_from"
+_DELIVERIES: Final = "$dead_letter_deliveries"
+_SRC_SEQ: Final = "$dead_letter_src_seq"
+_REASON: Final = "$dead_letter_reason"
+KEYS: Final = (_FROM, _DELIVERIES, _SRC_SEQ, _REASON)
+
+_DELIVERIES_MAX: Final = 2**32 - 1
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Provenance(NamedTuple):
+    """Origin of a dead letter. ``seq`` and ``deliveries`` are 0, and ``reason`` is empty, where they are not known."""
+
+    topic: str
+    seq: int
+    deliveries: int
+    reason: str
+
+
+def stamp(meta: bytes | None, provenance: Provenance) -> bytes:
+    """Return the ``meta`` of a dead letter: that of its job, with the four keys added."""
+    fields: dict[str, Any] = dict(_decode(meta)) if meta is not None else {}
+    fields[_FROM] = provenance.topic
+    fields[_DELIVERIES] = provenance.deliveries
+    fields[_SRC_SEQ] = provenance.seq
+    fields[_REASON] = provenance.reason
+    return _encode(fields)
+
+
+def read(meta: bytes | msgspec.Raw | None) -> Provenance | None:
+    """Return the provenance in a ``meta``, or None where the record is not a dead letter."""
+    if meta is None:
+        return None
+    fields = _decode(meta)
+    source = _value(fields, _FROM)
+    if not isinstance(source, str):
+        return None
+    seq, deliveries, reason = _value(fields, _SRC_SEQ), _value(fields, _DELIVERIES), _value(fields, _REASON)
+    known = isinstance(deliveries, int) and 0 < deliveries <= _DELIVERIES_MAX
+    return Provenance(
+        source,
+        seq if isinstance(seq, int) else 0,
+        deliveries if known else 0,
+        reason if isinstance(reason, str) else "",
+    )
+
+
+def _value(fields: dict[str, msgspec.Raw], key: str) -> Any:
+    try:
+        return msgspec.json.decode(fields[key]) if key in fields else None
+    except (msgspec.DecodeError, RecursionError):
+        return None

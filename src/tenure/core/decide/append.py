@@ -1,0 +1,244 @@
+"""Append: one call, contiguous seqs or none, each call at most once where the caller names it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.contract.commands import Append
+from tenure.contract.replies import Produced
+from tenure.core.config import DEFAULTS, TopicConfig
+from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
+from tenure.core.decide.intake import Batch, admit, build_extra
+from tenure.core.decide.room import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
+from tenure.core.events import Appended, AppendExtra, Event, TopicPut
+from tenure.core.fold import MARKS_IDLE_MS
+from tenure.core.idempotency import digest_key, digest_payload
+from tenure.core.level import LEVELS, Level
+from tenure.core.marks import MARK_KEPT_MS
+from tenure.core.names import check_client_id, check_key, check_topic_name
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.core.values import check_flag
+from tenure.errors import Conflict, Invalid, NotFound, Overloaded
+
+__all__ = ["append"]
+
+
+def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> Decided[Produced]:
+    """Append records to a topic, creating it where that is allowed.
+
+    Raises Invalid, NotFound, Conflict, Overloaded.
+    """
+    name, records, share = command.topic, command.records, command.share
+    topic = state.find(name)
+    if share is not None:
+        check_share(share)
+    if topic is not None and records.__class__ is list and len(records) == 1 and records[0].__class__ is bytes:
+        plain = _append_one(state, topic, command, records[0], now_ms)
+        if plain is not None:
+            return plain
+    batch = admit(records, state.settings, node=command.node)
+    if topic is None:
+        config, topic_id, first_seq = _config_for_new(state, command), state.next_topic_id, 1
+    else:
+        config, topic_id, first_seq = topic.config, topic.id, topic.head_seq + 1
+    extra: AppendExtra | None = None
+    if batch.extras is not None or (
+        command.idempotency_key is not None or command.client_id is not None or command.client_seq is not None
+    ):
+        known = _find_repeat(state, topic, batch, command, now_ms)
+        if known is not None:
+            return known
+        extra = _extra(state, topic, batch, command, now_ms, config=config, first_seq=first_seq)
+        if extra.key is not None and share is not None:
+            share.take_key(name)
+    packed = batch.packed
+    if state.is_crowded:
+        check_broker_room(state, config, size=len(packed.blobs))
+    ts, count = now_ms + state.wall_offset_ms, packed.count
+    event = Appended(now_ms, topic_id, ts, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
+    last_seq = first_seq + count - 1
+    reply = Produced(name, first_seq, last_seq, count, topic is None, False, last_seq)
+    events: Event | list[Event] = event
+    if topic is None:
+        events = [TopicPut(now_ms, topic_id, name, config, implicit=command.config is None), event]
+    if config.ttl_ms or config.cap_records or config.cap_bytes:
+        return _within_caps(state, topic, config, events, event, reply, now_ms=now_ms, payloads=payloads)
+    return events, reply, LEVELS[config.durability]
+
+
+def _append_one(state: State, topic: Topic, command: Append, data: bytes, now_ms: int) -> Decision[Produced] | None:
+    """Append one bare record that nothing has to be looked up for, as most are; None where it is not that plain."""
+    config = topic.config
+    if (
+        len(data) > state.settings.record_bytes_max
+        or state.is_crowded
+        or config.ttl_ms
+        or config.cap_records
+        or config.cap_bytes
+        or command.node is not None
+        or command.idempotency_key is not None
+        or command.client_id is not None
+        or command.client_seq is not None
+    ):
+        return None
+    seq = topic.head_seq + 1
+    event = Appended(now_ms, topic.id, now_ms + state.wall_offset_ms, seq, 1, b"", data, True)
+    return event, Produced(topic.name, seq, seq, 1, False, False, seq), LEVELS[config.durability]
+
+
+def _within_caps(
+    state: State,
+    topic: Topic | None,
+    config: TopicConfig,
+    events: Event | list[Event],
+    event: Appended,
+    reply: Produced,
+    *,
+    now_ms: int,
+    payloads: Payloads,
+) -> Steps[tuple[Produced, int]]:
+    """Append to a topic with caps or a TTL: refuse what does not fit, or evict what is too much afterwards."""
+    if config.discard == "reject":
+        if topic is not None:  # else what has passed its time would hold the place of new records
+            yield from evict_over_ttl(state, topic, now_ms, payloads)
+        check_topic_room(topic, config, records=event.count, size=len(event.blobs))
+    yield events if isinstance(events, list) else [events]
+    grown = state.by_id[event.topic]
+    yield from evict_over_ttl(state, grown, now_ms, payloads)
+    yield from evict_over_cap(state, grown, now_ms, payloads)
+    return reply, LEVELS[config.durability]
+
+
+def _config_for_new(state: State, command: Append) -> TopicConfig:
+    name = check_topic_name(command.topic)
+    if not check_flag(command.create, "create"):
+        raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
+    config = DEFAULTS if command.config is None else read_config(state, command.config, topic=name)
+    if not config.auto_create:
+        raise NotFound(f"no topic {name!r} and auto_create is false: put it first", code="topic_not_found", topic=name)
+    check_made_by_use(state, name, share=command.share)
+    return config
+
+
+def _find_repeat(
+    state: State, topic: Topic | None, batch: Batch, command: Append, now_ms: int
+) -> Decision[Produced] | None:
+    """Return the answer to an append that was made before, or None.
+
+    Raises Conflict where a name was used for something else.
+    """
+    bytes_max = state.settings.key_bytes_max
+    if command.idempotency_key is not None:
+        check_key(command.idempotency_key, bytes_max=bytes_max)
+    if (command.client_id is None) != (command.client_seq is None):
+        raise Invalid("client_id and client_seq go together")
+    if command.client_id is not None:
+        check_client_id(command.client_id, bytes_max=bytes_max)
+        if type(command.client_seq) is not int or not 0 <= command.client_seq < 1 << 63:
+            raise Invalid("client_seq must be an integer from 0 to 2**63 - 1")
+    if topic is None:
+        return None
+    if command.idempotency_key is not None and (known := _by_key(topic, batch, command.idempotency_key, now_ms)):
+        return known
+    if command.client_id is not None and command.client_seq is not None:
+        _check_mark(topic, command.client_id, command.client_seq, now_ms)
+    return _by_unique(topic, batch)
+
+
+def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produced] | None:
+    entry = topic.keys.get(digest_key(key), now_ms) if topic.keys is not None else None
+    if entry is None:
+        return None
+    if entry.payload_digest != digest_payload(batch.packed.blobs, batch.packed.ends):
+        raise Conflict(
+            "this idempotency key was used for another payload: use a new key for new records",
+            code="idempotency_conflict",
+            first_seq=entry.first_seq,
+        )
+    return _repeat(topic, entry.first_seq, entry.count)
+
+
+def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> None:
+    mark = topic.marks.get(client_id) if topic.marks is not None else None
+    if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARKS_IDLE_MS:
+        return
+    seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if client_seq == mark.last_client_seq else {}
+    raise Conflict(
+        f"client_seq {client_seq} is not above {mark.last_client_seq}: it was appended before",
+        code="idempotency_conflict",
+        last_client_seq=mark.last_client_seq,
+        **seqs,
+    )
+
+
+def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
+    if batch.extras is None or topic.queue is None or all(r.unique_key is None for r in batch.extras):
+        return None
+    if len(batch.extras) != 1:
+        raise Invalid("a record with a unique_key must be appended alone")
+    living = topic.queue.uniques.get(batch.extras[0].unique_key or "")
+    return None if living is None else _repeat(topic, living, 1)
+
+
+def _repeat(topic: Topic, first_seq: int, count: int) -> Decision[Produced]:
+    """Answer as the first time; where that copy is not durable yet, this one waits for it too."""
+    last_seq = first_seq + count - 1
+    level = Level.NOW if last_seq <= topic.durable_seq else LEVELS[topic.config.durability]
+    return None, Produced(topic.name, first_seq, last_seq, count, deduped=True, head_seq=topic.head_seq), level
+
+
+def _check_uniques(state: State, topic: Topic | None, batch: Batch) -> None:
+    if batch.packed.count > 1:
+        raise Invalid("a record with a unique_key must be appended alone")
+    limit, queue = state.settings.unique_keys_max, topic.queue if topic is not None else None
+    if queue is not None and len(queue.uniques) >= limit:
+        raise Overloaded(f"{limit} unique keys are alive in this queue", limit="unique_keys_max", max=limit)
+
+
+def _displaced(state: State, topic: Topic | None, client_id: str, now_ms: int) -> str | None:
+    """Return the client whose mark gives way to a new one, or None while there is room.
+
+    Raises Overloaded where every mark is so young that its producer may still repeat its last call.
+    """
+    limit, marks = state.settings.client_marks_max, topic.marks if topic is not None else None
+    if marks is None or len(marks) < limit or marks.get(client_id) is not None:
+        return None
+    oldest = marks.oldest()
+    if oldest is None or oldest[1].at_ms >= now_ms - MARK_KEPT_MS:
+        raise Overloaded(
+            f"{limit} clients appended to this topic in the last {MARK_KEPT_MS // 60_000} minutes and are remembered",
+            limit="client_marks_max",
+            max=limit,
+        )
+    return oldest[0]
+
+
+def _extra(
+    state: State,
+    topic: Topic | None,
+    batch: Batch,
+    command: Append,
+    now_ms: int,
+    *,
+    config: TopicConfig,
+    first_seq: int,
+) -> AppendExtra:
+    extra = AppendExtra()
+    if batch.extras is not None:
+        extra = build_extra(batch.extras, first_seq, now_ms=now_ms, is_queue=config.type == "queue")
+    if extra.uniques:
+        _check_uniques(state, topic, batch)
+    key = client = displaced = None
+    if command.idempotency_key is not None:
+        limit = state.settings.idempotency_keys_max
+        if state.idempotency_keys >= limit and state.expire_keys(now_ms) >= limit:
+            raise Overloaded("too many idempotency keys are remembered", limit="idempotency_keys_max", max=limit)
+        payload = digest_payload(batch.packed.blobs, batch.packed.ends)
+        window_ms = min(config.idempotency_window_ms, state.settings.idempotency_window_ms_max)
+        key = (digest_key(command.idempotency_key), payload, now_ms + window_ms)
+    if command.client_id is not None and command.client_seq is not None:
+        client = (command.client_id, command.client_seq)
+        displaced = _displaced(state, topic, command.client_id, now_ms)
+    return msgspec.structs.replace(extra, key=key, client=client, displaced=displaced)

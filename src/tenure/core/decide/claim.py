@@ -1,0 +1,182 @@
+"""Claim: lease jobs to a worker. Poisoned ones are dead-lettered and unreadable ones parked on the way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tenure.contract.commands import Claim
+from tenure.contract.records import Stored
+from tenure.contract.replies import Grant
+from tenure.core.claim import LETTERS_MAX, choose, ready_count
+from tenure.core.decide.dead_letters import dead_letter, parked
+from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
+from tenure.core.decide.evict import evict_over_ttl
+from tenure.core.decide.settle import clamp_lease
+from tenure.core.events import Acked, Claimed, Event
+from tenure.core.level import LEVELS, Level, lease_level
+from tenure.core.names import check_key, check_node
+from tenure.core.queue import Queue
+from tenure.core.ranges import count, each, to_runs
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.core.values import check_flag, check_whole
+from tenure.errors import Corrupt, Invalid, Overloaded
+from tenure.settings import Settings
+
+__all__ = ["check_claim", "claim", "clamp_claim"]
+
+
+def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Decided[Grant]:
+    """Lease up to ``max_count`` jobs to ``node``.
+
+    An empty claim is an answer, not an error. Raises Overloaded at a cap.
+    """
+    topic, queue = state.queue(command.topic)
+    check_node(command.node)
+    if command.auto_ack is not False:
+        check_flag(command.auto_ack, "auto_ack")
+    max_count = command.max_count
+    if max_count.__class__ is not int or max_count != 1:
+        max_count = clamp_claim(max_count, state.settings)
+    lease_ms = topic.config.lease_ms if command.lease_ms is None else clamp_lease(command.lease_ms)
+    if now_ms >= queue.next_at:
+        state.pass_time(topic, now_ms)
+    if command.claim_id is not None:
+        check_key(command.claim_id, field="claim_id", bytes_max=state.settings.key_bytes_max)
+        number = queue.claims.get(command.claim_id)
+        if number is not None:
+            return _repeat(state, topic, queue, command, number, payloads)
+    if topic.config.ttl_ms:
+        return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
+    runs, poisoned = choose(topic, queue, max_count)
+    if poisoned:
+        return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
+    if not runs:
+        return None, _empty(topic, queue, command), Level.NOW
+    try:
+        jobs = payloads.records(topic, runs)
+    except Corrupt:
+        return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
+    return _lease(state, topic, command, runs, jobs, now_ms, payloads, lease_ms)
+
+
+def check_claim(command: Claim, settings: Settings) -> None:
+    """Raise Invalid now for what would be refused once the turn of this claim comes."""
+    check_node(command.node)
+    check_whole(command.max_count, "max")
+    if command.lease_ms is not None:
+        check_whole(command.lease_ms, "lease_ms")
+    if command.claim_id is not None:
+        check_key(command.claim_id, field="claim_id", bytes_max=settings.key_bytes_max)
+    check_flag(command.auto_ack, "auto_ack")
+
+
+def clamp_claim(max_count: int, settings: Settings) -> int:
+    """Return how many jobs a claim may take: 0 acts as 1, more than the limit is the limit."""
+    return min(check_whole(max_count, "max"), settings.claim_max) or 1
+
+
+def _lease(
+    state: State,
+    topic: Topic,
+    command: Claim,
+    runs: list[int],
+    jobs: list[Stored],
+    now_ms: int,
+    payloads: Payloads,
+    lease_ms: int,
+) -> Decision[Grant]:
+    """Lease these jobs. The reply says how often each was delivered, this time included, and what is ready then."""
+    queue, config, node, deadline_ms = topic.queue, topic.config, command.node, now_ms + lease_ms
+    assert queue is not None
+    number, counts, ready = state.next_lease, queue.deliveries, ready_count(topic, queue) - len(jobs)
+    redelivered = {seq: counts[seq] + 1 for seq in each(runs) if seq in counts} if counts else {}
+    if ready < 0:
+        ready = 0
+    claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
+    if command.auto_ack:
+        acked = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), node)
+        return [claimed, acked], Grant(topic.name, node, 0, 0, jobs, redelivered, ready), LEVELS[config.durability]
+    shown_ms = deadline_ms + state.wall_offset_ms
+    grant = Grant(topic.name, node, number, shown_ms, jobs, redelivered, ready, lease_ms)
+    return claimed, grant, lease_level(config)
+
+
+def _empty(topic: Topic, queue: Queue, command: Claim) -> Grant:
+    return Grant(topic.name, command.node, 0, 0, [], {}, ready_count(topic, queue))
+
+
+def _in_steps(
+    state: State,
+    topic: Topic,
+    queue: Queue,
+    command: Claim,
+    now_ms: int,
+    payloads: Payloads,
+    *,
+    max_count: int,
+    lease_ms: int,
+) -> Steps[tuple[Grant, int]]:
+    """Claim where records may have to leave the queue first: by age, by too many deliveries, or by damage."""
+    yield from evict_over_ttl(state, topic, now_ms, payloads)
+    runs, jobs, buried_level = yield from _take(state, topic, queue, max_count, now_ms=now_ms, payloads=payloads)
+    if not runs:
+        return _empty(topic, queue, command), buried_level
+    leased = _lease(state, topic, command, runs, jobs, now_ms, payloads, lease_ms)
+    events, reply, level = leased
+    assert events is not None
+    yield [events] if isinstance(events, Event) else events
+    return reply, max(level, buried_level)
+
+
+def _take(
+    state: State, topic: Topic, queue: Queue, max_count: int, *, now_ms: int, payloads: Payloads
+) -> Steps[tuple[list[int], list[Stored], int]]:
+    """Choose jobs and read them; poisoned ones are dead-lettered and unreadable ones parked on the way.
+
+    The last part is what an answer must wait for because of those that were buried.
+    """
+    level, buried = Level.NOW, 0
+    runs, poisoned = choose(topic, queue, max_count)
+    if poisoned:
+        level = yield from dead_letter(state, topic, poisoned, now_ms, payloads)
+        runs = _choose_again(topic, queue, max_count)
+    while runs:
+        jobs, lost = payloads.sift(topic, runs)
+        if not lost:
+            return runs, jobs, level
+        yield parked(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
+        level, buried = max(level, Level.WRITTEN), buried + count(runs) - len(jobs)
+        if jobs:
+            return to_runs(job.seq for job in jobs), jobs, level
+        if buried >= LETTERS_MAX:
+            break  # the pass after this one goes on after the damage
+        runs = _choose_again(topic, queue, max_count)
+    return [], [], level
+
+
+def _choose_again(topic: Topic, queue: Queue, max_count: int) -> list[int]:
+    """Choose after jobs were buried; at a cap none, because burying them is an answer: the next claim meets the cap."""
+    with suppress(Overloaded):
+        return choose(topic, queue, max_count)[0]
+    return []
+
+
+def _repeat(
+    state: State, topic: Topic, queue: Queue, command: Claim, number: int, payloads: Payloads
+) -> Decision[Grant]:
+    """Answer the same claim again, whose answer was lost: the same jobs and lease, and no delivery counted.
+
+    Where jobs were extended apart, the deadline is the earliest of theirs.
+    """
+    lease, node = queue.leases[number], command.node
+    if lease.node != node:
+        raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
+    held = queue.held(number)
+    jobs, _ = payloads.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
+    if not jobs:
+        return None, _empty(topic, queue, command), Level.NOW
+    redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
+    deadline_ms = queue.deadline(number) + state.wall_offset_ms
+    reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
+    return None, reply, lease_level(topic.config)

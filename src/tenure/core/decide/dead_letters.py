@@ -1,0 +1,135 @@
+"""Dead letters: jobs that failed too often leave the queue in one log batch with their removal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Final
+
+from tenure.contract import provenance
+from tenure.contract.provenance import Provenance
+from tenure.contract.records import Record, Stored
+from tenure.core.claim import LETTERS_MAX
+from tenure.core.config import TopicConfig, shared
+from tenure.core.decide.copies import append_copies
+from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.evict import evict_over_cap
+from tenure.core.decide.room import check_not_retired, check_topic_room
+from tenure.core.events import DeadLettered, Event, TopicPut
+from tenure.core.level import LEVELS, Level
+from tenure.core.ranges import to_runs
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import NotFound, Overloaded
+
+__all__ = ["dead_letter", "parked"]
+
+SPENT: Final = "max_deliveries"
+"""Why a job died that was delivered often enough and never given back with a reason."""
+
+
+def dead_letter(
+    state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: Payloads, *, reason: str | None = None
+) -> Steps[int]:
+    """Apply the queue's strategy to these jobs; returns the level that an answer about it waits for.
+
+    ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
+    does both. A dead-letter topic that is full or may not be created, or a record that cannot be read, parks the job
+    instead: it is never lost. Without a ``reason`` each dies of the last one that it was given back with, or of
+    ``max_deliveries`` where there was none.
+    """
+    config, queue = topic.config, topic.queue
+    assert queue is not None
+    dest_name = config.dead_letter if config.dlq_strategy != "block" else None
+    level = LEVELS[config.durability]
+    for start in range(0, len(seqs), LETTERS_MAX):
+        part = seqs[start : start + LETTERS_MAX]
+        reasons = {seq: reason or queue.last_reason(seq) or SPENT for seq in part}
+        if dest_name is not None:
+            level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
+        elif config.dlq_strategy == "skip":
+            yield _dropped(topic, reasons, now_ms, payloads)
+        else:
+            yield parked(topic, reasons, now_ms)
+    return level
+
+
+def _dropped(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Payloads) -> list[Event]:
+    return [
+        DeadLettered(now_ms, topic.id, runs, "drop", reason, payloads.weigh(topic, runs))
+        for runs, reason in _by_reason(reasons)
+    ]
+
+
+def _post(
+    state: State, topic: Topic, reasons: Mapping[int, str], dest_name: str, now_ms: int, payloads: Payloads
+) -> Steps[int]:
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot
+    be read.
+    """
+    queue, dest = topic.queue, state.topics.get(dest_name)
+    assert queue is not None
+    config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
+    dest_id, first_seq = (dest.id, dest.head_seq + 1) if dest is not None else (state.next_topic_id, 1)
+    try:
+        if dest is None:
+            check_not_retired(state, dest_name)
+        letters, lost = payloads.sift(topic, to_runs(reasons))
+        records = [
+            _stamped(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
+        ]
+        appended = append_copies(state, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id)
+        check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
+    except (NotFound, Overloaded) as error:
+        yield parked(topic, {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}, now_ms)
+        return Level.WRITTEN
+    unreadable = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
+    if not letters:
+        yield parked(topic, unreadable, now_ms)
+        return Level.WRITTEN
+    events: list[Event] = [appended]
+    if dest is None:
+        events.insert(0, TopicPut(now_ms, dest_id, dest_name, config, implicit=True))
+    moved = {letter.seq: reasons[letter.seq] for letter in letters}
+    events += _moved(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
+    events += parked(topic, unreadable, now_ms)
+    yield events
+    yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
+    return LEVELS[config.durability]
+
+
+def _moved(
+    topic: Topic, reasons: Mapping[int, str], dest_id: int, first_seq: int, *, now_ms: int, payloads: Payloads
+) -> list[Event]:
+    """Return the events that take jobs out of the queue, in the order of their letters: one for each stretch of jobs
+    that died of the same.
+    """
+    move = topic.config.dlq_strategy == "skip"
+    events: list[Event] = []
+    for reason, stretch in groupby(reasons, key=reasons.__getitem__):
+        seqs = list(stretch)
+        runs = to_runs(seqs)
+        size = payloads.weigh(topic, runs) if move else 0
+        action = "move" if move else "copy"
+        events.append(DeadLettered(now_ms, topic.id, runs, action, reason, size, dest_id, first_seq))
+        first_seq += len(seqs)
+    return events
+
+
+def _stamped(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
+    """Return the job as a dead letter: its own fields, and where it came from in ``meta``."""
+    meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason))
+    return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
+
+
+def parked(topic: Topic, reasons: Mapping[int, str], now_ms: int) -> list[Event]:
+    """Return the events that take jobs out of circulation where they are, one for each reason."""
+    return [DeadLettered(now_ms, topic.id, runs, "park", reason, 0) for runs, reason in _by_reason(reasons)]
+
+
+def _by_reason(reasons: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Return the jobs of each reason, as runs."""
+    seqs: dict[str, list[int]] = {}
+    for seq, reason in reasons.items():
+        seqs.setdefault(reason, []).append(seq)
+    return [(to_runs(same), reason) for reason, same in seqs.items()]

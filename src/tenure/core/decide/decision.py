@@ -1,0 +1,47 @@
+"""The two forms of a decision, and what it may read beside the state.
+
+Most decisions are known at once: a tuple of events, reply and level. One that must see its own effects (a claim after
+it has buried poisoned jobs), or that may touch a million jobs, is a generator. It yields the events of one log batch,
+at most a bounded number of jobs at a time, and is resumed on the folded state. Where the log cannot take a batch, the
+error is raised at the yield: a decision may go on without it, or let it through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Protocol, TypeAlias, TypeVar
+
+from tenure.contract.records import Stored
+from tenure.core.events import Event
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+
+__all__ = ["Decided", "Decision", "Payloads", "Steps"]
+
+T = TypeVar("T")
+
+Decision: TypeAlias = tuple[Event | list[Event] | None, T, int]
+"""One event, several that one batch holds or none of them, or None; the reply; and the level it waits for.
+
+Without an event a level above NOW waits for everything that is logged so far: the reply repeats an earlier one.
+"""
+Steps: TypeAlias = Generator[list[Event], None, T]
+"""Batches of events, one after the other; returns what they led to."""
+Decided: TypeAlias = Decision[T] | Steps[tuple[T, int]]
+"""A decision in either form; the steps return the reply and its level."""
+
+
+class Payloads(Protocol):
+    """Records by topic and seq, wherever they lie."""
+
+    def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
+        """Return the records of live seqs, ascending. Raises Corrupt where one cannot be read."""
+
+    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        """Return the records that can be read, ascending, and why each of the others cannot."""
+
+    def weigh(self, topic: Topic, runs: list[int]) -> int:
+        """Return how many bytes live records take; guessed where they cannot be read."""
+
+    def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """Return (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending."""

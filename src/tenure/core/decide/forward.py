@@ -1,0 +1,100 @@
+"""Forwarding: routers copy from topic to topic, from a cursor that moves in the same log batch as the copies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tenure.contract.records import Record, Stored
+from tenure.core.config import DEFAULTS
+from tenure.core.decide.copies import append_copies
+from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.evict import evict_over_cap
+from tenure.core.decide.room import check_made_by_use, check_topic_room
+from tenure.core.events import Event, RouterMoved, TopicPut
+from tenure.core.level import Level
+from tenure.core.router import Router
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import Closed, NotFound, Overloaded
+
+__all__ = ["Forwarded", "forward"]
+
+
+class Forwarded(NamedTuple):
+    """How far the routers of a topic came: whether some have ``more`` to do, and the destinations that hold others
+    up.
+    """
+
+    more: bool
+    stalled: list[str]
+
+
+def forward(state: State, source: Topic, now_ms: int, payloads: Payloads) -> Steps[tuple[Forwarded, int]]:
+    """Copy what is new in ``source`` through its routers, a step each.
+
+    A destination that is full or absent holds its router where it is: it goes on with the next thing that happens there
+    or here.
+    """
+    more, stalled = False, list[str]()
+    for router in list(state.routers_from.get(source.name, ())):
+        if router.cursor < source.visible_seq:
+            try:
+                more |= yield from _step(state, source, router, now_ms, payloads)
+            except (Closed, NotFound, Overloaded):
+                stalled.append(router.dest)
+    return Forwarded(more, stalled), Level.NOW
+
+
+def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Payloads) -> Steps[bool]:
+    """Copy what one step allows; source records that cannot be read are missed, like those evicted before it came.
+
+    Raises NotFound or Overloaded where the router has to wait; nothing was changed then.
+    """
+    lo, settings, match = router.cursor + 1, state.settings, router.match
+    hi = min(lo + settings.router_step_records, source.visible_seq + 1)
+    records, lost = payloads.sift(source, source.live_runs(lo, hi))
+    copies = [
+        _copy(router, record)
+        for record in records
+        if (match is None or match.matches(record.tag)) and record.hops < settings.router_hops_max
+    ]
+    missed = len(lost) + max(0, min(hi, source.evict_floor) - max(lo, 1))
+    events: list[Event] = []
+    dest_id = 0
+    if copies or missed:
+        dest_id, events = _deliver(state, router, copies, now_ms=now_ms, burnt=1 if missed else 0)
+    moved = RouterMoved(now_ms, router.name, hi - 1, len(copies), missed, dest_id)
+    events.insert(len(events) - (1 if copies else 0), moved)
+    yield events
+    if copies:
+        yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
+    return hi <= source.visible_seq
+
+
+def _copy(router: Router, record: Stored) -> Record:
+    return Record(
+        data=record.data,
+        tag=record.tag if router.preserve_tag else None,
+        node=record.node if router.preserve_node else None,
+        meta=record.meta,
+        hops=record.hops + 1,
+    )
+
+
+def _deliver(state: State, router: Router, copies: list[Record], *, now_ms: int, burnt: int) -> tuple[int, list[Event]]:
+    """Return the events that put copies into the destination; ``burnt`` seqs before them mark what the source lost."""
+    events: list[Event] = []
+    dest = state.topics.get(router.dest)
+    if dest is None:
+        if not router.create_dest:
+            raise NotFound(f"router {router.name!r} has no destination", code="topic_not_found")
+        check_made_by_use(state, router.dest)
+        dest_id, first_seq = state.next_topic_id, 1 + burnt
+        events.append(TopicPut(now_ms, dest_id, router.dest, DEFAULTS, implicit=True))
+    else:
+        dest_id, first_seq = dest.id, dest.head_seq + 1 + burnt
+    if copies:
+        event = append_copies(state, dest_id, first_seq, copies, now_ms=now_ms)
+        check_topic_room(dest, dest.config if dest else DEFAULTS, records=len(copies), size=len(event.blobs))
+        events.append(event)
+    return dest_id, events

@@ -1,0 +1,79 @@
+"""Leases whose claimant has not got them, or is gone: keep them alive, look what is left of them, or give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tenure.contract.replies import Grant
+from tenure.core.decide.decision import Decision
+from tenure.core.events import Event, Extended, Released
+from tenure.core.level import Level
+from tenure.core.queue import Queue
+from tenure.core.ranges import to_runs
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["give_back", "release", "shift_deadline", "still_held"]
+
+
+def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> Decision[None]:
+    """Give back everything still held under these leases: their connection is gone."""
+    queue = topic.queue
+    if queue is None or state.by_id.get(topic.id) is not topic:
+        return None, None, Level.NOW
+    state.pass_time(topic, now_ms)
+    events: list[Event] = []
+    for number in dict.fromkeys(numbers):
+        held = queue.held(number)
+        if held:
+            node = queue.leases[number].node
+            events.append(Released(now_ms, topic.id, to_runs(held), node, now_ms, None, None, "disconnect"))
+    return events or None, None, Level.NOW
+
+
+def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
+    """Give back a claim whose caller went away before it was answered.
+
+    A claim with a ``claim_id`` stays leased: its caller can ask for it again, and no delivery is counted for that.
+    """
+    found = _queue_of(state, grant, now_ms)
+    lease = found[1].leases.get(grant.lease) if found is not None else None
+    if found is None or lease is None or lease.claim_id is not None:
+        return None, None, Level.NOW
+    return release(state, found[0], [grant.lease], now_ms)
+
+
+def still_held(state: State, grant: Grant, now_ms: int) -> Grant:
+    """Return the claim with those of its jobs that are held under its lease now; empty, without a lease, where none
+    is.
+    """
+    found = _queue_of(state, grant, now_ms)
+    held = set(found[1].held(grant.lease)) if found is not None else set()
+    if len(held) == len(grant.jobs):
+        return grant
+    jobs = [job for job in grant.jobs if job.seq in held]
+    return replace(grant, jobs=jobs) if jobs else Grant(grant.topic, grant.node, 0, 0, [], {}, grant.ready)
+
+
+def shift_deadline(state: State, grant: Grant, now_ms: int, *, lease_ms: int) -> Decision[int]:
+    """Let a lease whose claim waits for its sync last ``lease_ms`` from now; the reply is the new deadline in log time,
+    or 0 where nothing is held any more.
+    """
+    found = _queue_of(state, grant, now_ms)
+    held = found[1].held(grant.lease) if found is not None else []
+    if found is None or not held:
+        return None, 0, Level.NOW
+    deadline_ms = now_ms + lease_ms
+    event = Extended(now_ms, found[0].id, to_runs(held), deadline_ms, grant.node, "sync")
+    return event, deadline_ms, Level.SYNCED
+
+
+def _queue_of(state: State, grant: Grant, now_ms: int) -> tuple[Topic, Queue] | None:
+    """Return the queue that a claim is about, with the time let pass on it; None where it was deleted."""
+    topic = state.topics.get(grant.topic)
+    if topic is None or topic.queue is None:
+        return None
+    state.pass_time(topic, now_ms)
+    return topic, topic.queue

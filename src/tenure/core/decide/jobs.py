@@ -1,0 +1,140 @@
+"""Looking at the jobs and the leases of a queue without touching them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from tenure.contract.commands import GetJob, ListJobs, ListLeases
+from tenure.contract.leases import lease_id
+from tenure.contract.records import Stored
+from tenure.contract.replies import LeaseRow, Page
+from tenure.core.decide.decision import Decision, Payloads
+from tenure.core.level import Level
+from tenure.core.names import shown
+from tenure.core.paging import after_number, clamp_limit, cursor_of
+from tenure.core.queue import Queue
+from tenure.core.ranges import each
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.core.values import check_whole
+from tenure.errors import Invalid, NotFound
+
+__all__ = ["describe", "due_times", "get_job", "list_jobs", "list_leases", "state_of"]
+
+_STATES = ("ready", "in_flight", "delayed", "parked")
+_WINDOW = 256
+
+
+def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page]:
+    """List jobs in one state, ascending by seq, from the one after ``cursor`` on."""
+    topic, queue = state.queue(command.topic)
+    if command.state not in _STATES:
+        raise Invalid(f"state must be one of {', '.join(_STATES)}")
+    limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
+    state.pass_time(topic, now_ms)
+    seqs = _in_state(topic, queue, command.state, after, limit + 1)
+    offset_ms = state.wall_offset_ms
+    dues = due_times(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
+    items = [describe(queue, seq, command.state, dues.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
+    return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
+
+
+def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, wanted: int) -> list[int]:
+    match state:
+        case "in_flight":
+            return sorted(seq for seq in queue.in_flight if seq > cursor)[:wanted]
+        case "parked":
+            return sorted(seq for seq in queue.parked if seq > cursor)[:wanted]
+        case "delayed":
+            return list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), wanted))
+        case _:
+            return _ready(topic, queue, cursor, wanted)
+
+
+def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
+    found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), wanted))
+    lo = max(queue.cursor, cursor + 1)
+    while len(found) < wanted and lo <= topic.visible_seq:
+        hi = min(lo + _WINDOW, topic.visible_seq + 1)
+        fresh = (s for s in each(topic.live_runs(lo, hi)) if s not in queue.delayed and s not in queue.parked)
+        found += islice(fresh, wanted - len(found))
+        lo = hi
+    return found
+
+
+def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
+    """Return when delayed jobs come back, in wall time; the heaps are looked through once per page."""
+    low = (1 << 64) - 1
+    dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
+    return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
+
+
+def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
+    """Return a job as listings show it: where it stands, who holds it until when, why it last came back."""
+    item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
+    lease = queue.in_flight.get(seq)
+    if lease is not None:
+        item["deliveries"] = queue.deliveries.get(seq, 1)
+        item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
+        item["since"] = lease.since + wall_offset_ms
+        item["deadline"] = lease.deadline + wall_offset_ms
+    if due_ms is not None:
+        item["deliver_at"] = due_ms
+    reason = queue.parked.get(seq) or queue.last_reason(seq)
+    if reason is not None:
+        item["reason"] = reason
+    return item
+
+
+def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[tuple[Stored, dict[str, Any]]]:
+    """Return one job: its record, and where it stands with the deliveries that failed so far."""
+    topic, queue = state.queue(command.topic)
+    seq = check_whole(command.seq, "seq")
+    state.pass_time(topic, now_ms)
+    if topic.is_dead(seq) or seq > topic.visible_seq:
+        raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
+    offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
+    dues = due_times(queue, {seq}, offset_ms) if standing == "delayed" else {}
+    about = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
+    about["history"] = [
+        {
+            "lease_id": lease_id(d.lease),
+            "node": d.node,
+            "from": d.since + offset_ms,
+            "to": d.until + offset_ms,
+            "end": d.end,
+            "reason": d.reason,
+        }
+        for d in queue.histories.get(seq, ())
+    ]
+    return None, (payloads.records(topic, [seq, 1])[0], about), Level.NOW
+
+
+def state_of(queue: Queue, seq: int) -> str:
+    """Return where a live job stands."""
+    if seq in queue.in_flight:
+        return "in_flight"
+    if seq in queue.parked:
+        return "parked"
+    return "delayed" if seq in queue.delayed else "ready"
+
+
+def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page]:
+    """List live leases by number: who holds which jobs, since when, and when the first of them comes back."""
+    topic, queue = state.queue(command.topic)
+    limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
+    state.pass_time(topic, now_ms)
+    numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
+    offset_ms = state.wall_offset_ms
+    items = [
+        LeaseRow(
+            lease_id(number),
+            queue.leases[number].node,
+            queue.leases[number].since + offset_ms,
+            queue.deadline(number) + offset_ms,
+            queue.held(number),
+        )
+        for number in numbers[:limit]
+    ]
+    return None, Page(items, cursor_of(numbers[limit - 1]) if len(numbers) > limit else None), Level.NOW

@@ -1,0 +1,105 @@
+"""Room: the caps an owner set on a topic, and the limits of the broker as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.contract.share import Share
+from tenure.core.config import TopicConfig, bounded, parse_config
+from tenure.core.config_patch import patch_config
+from tenure.core.names import check_topic_name, shown
+from tenure.core.priority import share_of
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import Invalid, NotFound, Overloaded
+
+__all__ = [
+    "check_broker_room",
+    "check_made_by_use",
+    "check_new_topic",
+    "check_not_retired",
+    "check_share",
+    "check_topic_room",
+    "read_config",
+    "read_patch",
+]
+
+
+def check_share(share: object) -> None:
+    """Raise Invalid for what is neither a share nor None."""
+    if share is not None and not isinstance(share, Share):
+        raise Invalid(f"share must be a Share or None; got {shown(share)}")
+
+
+def read_config(
+    state: State, given: Mapping[str, Any], *, topic: str, existing: TopicConfig | None = None
+) -> TopicConfig:
+    """Return the config that a caller asks for, within the limits of this broker. Raises Invalid and Conflict."""
+    return _within_limits(state, parse_config(given, topic=topic, existing=existing))
+
+
+def read_patch(state: State, given: Mapping[str, Any], *, topic: str, existing: TopicConfig) -> TopicConfig:
+    """Return a config with the changes that a caller asks for, within the limits. Raises as `read_config`."""
+    return _within_limits(state, patch_config(given, topic=topic, existing=existing))
+
+
+def _within_limits(state: State, config: TopicConfig) -> TopicConfig:
+    settings = state.settings
+    return bounded(config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max)
+
+
+def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:
+    """Raise Overloaded unless records fit under the caps of a topic that rejects when full; None is a new topic."""
+    if config.discard != "reject":
+        return
+    held, held_bytes = (topic.count, topic.bytes) if topic is not None else (0, 0)
+    for name, cap, total in (
+        ("cap_records", config.cap_records, held + records),
+        ("cap_bytes", config.cap_bytes, held_bytes + size),
+    ):
+        if cap and total > cap:
+            raise Overloaded(
+                f"the topic is full: {total} would pass its {name} of {cap}", code="topic_full", limit=name, max=cap
+            )
+
+
+def check_broker_room(state: State, config: TopicConfig, *, size: int) -> None:
+    """Raise Overloaded unless the disk keeps up and the broker as a whole has room for a topic of this config.
+
+    A priority below 0 leaves a part of both to the others, so those of low priority are turned away first.
+    """
+    settings, priority = state.settings, config.priority
+    if state.unsynced_bytes > share_of(settings.pending_bytes_max, priority):
+        raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
+    total = settings.total_bytes_max
+    if total and state.live_bytes + size > share_of(total, priority):
+        raise Overloaded("the broker is full: ack or delete records first", limit="total_bytes_max", max=total)
+
+
+def check_new_topic(state: State, name: str, *, share: Share | None = None) -> None:
+    """Raise unless a topic of this name may be created: a legal name, and room for one more, also in the share."""
+    check_topic_name(name)
+    limit = state.settings.topics_max
+    if limit and len(state.topics) >= limit:
+        raise Overloaded(
+            f"there are {limit} topics, which is the limit: delete some first", limit="topics_max", max=limit
+        )
+    if share is not None:
+        share.take_topic(name)
+
+
+def check_made_by_use(state: State, name: str, *, share: Share | None = None) -> None:
+    """Raise unless an append or a router may create a topic of this name; NotFound where only a put may."""
+    check_not_retired(state, name)
+    check_new_topic(state, name, share=share)
+
+
+def check_not_retired(state: State, name: str) -> None:
+    """Raise NotFound where a topic of this name was deleted whose ``auto_create`` was false."""
+    if name in state.retired:
+        raise NotFound(
+            f"topic {name!r} was deleted and its auto_create was false: put it to have it again",
+            code="topic_not_found",
+            topic=name,
+        )

@@ -1,0 +1,83 @@
+"""Forwarding as such: a step for each router, and those that wait named by what they wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenure import Overloaded, Settings
+from tenure.core.decide.forward import Forwarded, forward
+from tenure.core.events import Appended, Event, RouterMoved, TopicPut
+from tenure.testing.clock import ManualClock
+from tests.kit.rules import Rules
+
+
+@pytest.fixture
+def rules(clock: ManualClock) -> Rules:
+    """Five records that a router has not seen yet, and goes two of them at a time."""
+    rules = Rules(clock, Settings(router_step_records=2))
+    rules.put_router("r", source="a", dest="b")
+    rules.produce("a", [b"0"])  # passed on at once: the destination is there from here on
+    return rules
+
+
+def append(rules: Rules, topic: str, count: int) -> None:
+    """Append without letting routers pass it on."""
+    first, now_ms = rules.state.topics[topic].head_seq + 1, rules.now_ms
+    for seq in range(first, first + count):
+        rules._fold([Appended(now_ms, rules.state.topics[topic].id, now_ms, seq, 1, b"", b"%d" % seq, True)])
+
+
+def steps(rules: Rules) -> Any:
+    return forward(rules.state, rules.state.topics["a"], rules.now_ms, rules.payloads)
+
+
+def outcome(stepping: Any) -> Forwarded:
+    with pytest.raises(StopIteration) as done:
+        next(stepping)
+    forwarded: Forwarded = done.value.value[0]
+    return forwarded
+
+
+def test_copies_and_the_cursor_are_one_batch(rules: Rules) -> None:
+    append(rules, "a", 5)
+    stepping = steps(rules)
+    events: list[Event] = next(stepping)
+    assert [type(event) for event in events] == [RouterMoved, Appended]
+    rules._fold(events)
+    assert outcome(stepping) == Forwarded(more=True, stalled=[]), "two of five"
+    assert (rules.state.routers["r"].cursor, rules.state.topics["b"].head_seq) == (3, 3)
+
+
+def test_a_destination_that_is_absent_is_made_in_the_batch_of_its_first_copies(rules: Rules) -> None:
+    rules.put_router("s", source="a", dest="c")
+    append(rules, "a", 1)
+    stepping = steps(rules)
+    rules._fold(next(stepping))
+    assert [type(event) for event in next(stepping)] == [TopicPut, RouterMoved, Appended]
+
+
+def test_a_router_with_nothing_new_takes_no_step(rules: Rules) -> None:
+    assert outcome(steps(rules)) == Forwarded(more=False, stalled=[])
+
+
+def test_a_full_destination_stalls_its_router_and_no_other(rules: Rules) -> None:
+    rules.put_topic("full", {"cap_records": 1, "discard": "reject"})
+    rules.produce("full", [b"1"])
+    rules.put_router("q", source="a", dest="full")
+    append(rules, "a", 1)
+    stepping = steps(rules)
+    rules._fold(next(stepping))
+    assert outcome(stepping) == Forwarded(more=False, stalled=["full"])
+    assert rules.state.routers["q"].cursor == 1
+
+
+def test_a_log_that_takes_nothing_stalls_a_router_where_it_is(rules: Rules) -> None:
+    append(rules, "a", 1)
+    stepping = steps(rules)
+    next(stepping)
+    with pytest.raises(StopIteration) as done:
+        stepping.throw(Overloaded("the disk is full"))
+    assert done.value.value[0] == Forwarded(more=False, stalled=["b"])
+    assert rules.state.routers["r"].cursor == 1

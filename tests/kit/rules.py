@@ -1,0 +1,220 @@
+"""The rules alone: commands decided and folded on a bare state, without an engine, a log or a loop.
+
+`Rules.run` is the whole driver: decide, fold the events, go on. The methods have the names and arguments of the
+broker's, and return the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import asdict
+
+from tenure import Record, Settings
+from tenure.contract import commands as c
+from tenure.contract import replies
+from tenure.contract.records import Stored
+from tenure.core.claim import ready_count
+from tenure.core.decide.decision import Decided
+from tenure.core.decide.forward import forward
+from tenure.core.decide.table import DECIDES
+from tenure.core.events import Appended, Event, Opened
+from tenure.core.fold import fold
+from tenure.core.invariants import invariants
+from tenure.core.ranges import each
+from tenure.core.records import ends_of, slice_blob, unpack
+from tenure.core.router import Router
+from tenure.core.snapshot import dump_checkpoint
+from tenure.core.state import State
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+from tenure.testing.clock import ManualClock
+
+T = TypeVar("T")
+
+
+class Payloads:
+    """Every record that was ever appended, and what it weighs."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[int, int], tuple[Stored, int]] = {}
+
+    def keep(self, event: Appended) -> None:
+        ends, blobs = ends_of(event.ends, len(event.blobs)), memoryview(event.blobs)
+        for index in range(event.count):
+            blob, seq = slice_blob(ends, blobs, index), event.first_seq + index
+            data, extras = unpack(blob, event.plain)
+            record = Stored(seq, event.ts, data, extras.tag, extras.node, extras.meta, extras.hops)
+            self._records[event.topic, seq] = record, len(blob)
+
+    def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
+        return [self._records[topic.id, seq][0] for seq in each(runs)]
+
+    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        return self.records(topic, runs), {}
+
+    def weigh(self, topic: Topic, runs: list[int]) -> int:
+        return sum(self._records[topic.id, seq][1] for seq in each(runs))
+
+    def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        return ((seq, self._records[topic.id, seq][1]) for seq in each(topic.live_runs(lo, hi)))
+
+
+class Rules:
+    """A bare state and the time that its clock says. Everything that is folded is durable at once."""
+
+    def __init__(self, clock: ManualClock | None = None, settings: Settings | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.state = State(settings)
+        self.payloads = Payloads()
+        self._location = 1 << 32
+        self._fold([Opened(self.now_ms, 1, self.clock.boot_id, self.clock.boot_ms(), 0)])
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    def run(self, command: c.Command[T]) -> T:
+        """Decide a command and fold what comes of it; then routers pass on what is new."""
+        reply: T = self._carry_out(DECIDES[type(command)](self.state, command, self.now_ms, self.payloads))
+        self._check_counts(reply)
+        for name in list(self.state.routers_from):
+            source = self.state.topics.get(name)
+            while source is not None:
+                if not self._carry_out(forward(self.state, source, self.now_ms, self.payloads)).more:
+                    break
+        invariants(self.state)
+        return reply
+
+    def _check_counts(self, reply: object) -> None:
+        """A reply about jobs is put together before the fold: it must say what a look after it finds."""
+        if isinstance(reply, replies.Settled | replies.Grant):
+            topic, queue = self.state.queue(reply.topic)
+            assert reply.ready == ready_count(topic, queue)
+            if isinstance(reply, replies.Settled):
+                assert reply.in_flight == len(queue.in_flight)
+            else:
+                known = {seq: queue.deliveries[seq] for seq in reply.seqs if seq in queue.deliveries}
+                assert reply.redelivered == known or not reply.lease
+
+    def _carry_out(self, decided: Decided[T]) -> T:
+        if isinstance(decided, tuple):
+            events, reply, _ = decided
+            self._fold(events if isinstance(events, list) else [] if events is None else [events])
+            return reply
+        while True:
+            try:
+                self._fold(next(decided))
+            except StopIteration as done:
+                return done.value[0]  # type: ignore[no-any-return]
+
+    def _fold(self, events: list[Event]) -> None:
+        for event in events:
+            self._location += 1
+            fold(self.state, event, self._location)
+            if isinstance(event, Appended):
+                self.payloads.keep(event)
+        for topic in self.state.by_id.values():
+            topic.durable_seq = topic.head_seq
+
+    # Commands by the names of the broker's methods
+
+    def produce(self, topic: str, records: Sequence[bytes | Record], **fields: Any) -> replies.Produced:
+        return self.run(c.Append(topic=topic, records=records, **fields))
+
+    def diff(self, topic: str, **fields: Any) -> replies.Difference:
+        return self.run(c.Diff(topic=topic, **fields))
+
+    def delete_records(self, topic: str, **fields: Any) -> replies.DeletedRecords:
+        return self.run(c.DeleteRecords(topic=topic, **fields))
+
+    def claim(self, topic: str, **fields: Any) -> replies.Grant:
+        return self.run(c.Claim(topic=topic, **fields))
+
+    def ack(self, topic: str, **fields: Any) -> replies.Settled:
+        return self.run(c.Ack(topic=topic, **fields))
+
+    def nack(self, topic: str, **fields: Any) -> replies.Settled:
+        return self.run(c.Nack(topic=topic, **fields))
+
+    def extend(self, topic: str, **fields: Any) -> replies.Extended:
+        return self.run(c.Extend(topic=topic, **fields))
+
+    def redrive(self, topic: str, **fields: Any) -> replies.Redriven:
+        return self.run(c.Redrive(topic=topic, **fields))
+
+    def put_topic(
+        self, topic: str, config: Mapping[str, Any] | None = None, **fields: Any
+    ) -> tuple[replies.TopicInfo, bool]:
+        return self.run(c.PutTopic(topic=topic, config={} if config is None else config, **fields))
+
+    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> replies.TopicInfo:
+        return self.run(c.PatchTopic(topic=topic, config=config))
+
+    def delete_topic(self, topic: str, **fields: Any) -> tuple[bool, list[str]]:
+        return self.run(c.DeleteTopic(topic=topic, **fields))
+
+    def put_router(self, router: str, **fields: Any) -> tuple[Router, bool]:
+        return self.run(c.PutRouter(router=router, **fields))
+
+    def delete_router(self, router: str) -> bool:
+        return self.run(c.DeleteRouter(router=router))
+
+    def router(self, router: str) -> Router:
+        found: Router = self.run(c.GetRouter(router=router))
+        return found
+
+    def routers(self, **fields: Any) -> replies.Page:
+        return self.run(c.ListRouters(**fields))
+
+    def topic(self, topic: str, **fields: Any) -> replies.TopicInfo:
+        return self.run(c.GetTopic(topic=topic, **fields))
+
+    def topics(self, **fields: Any) -> replies.Page:
+        return self.run(c.ListTopics(**fields))
+
+    def jobs(self, topic: str, **fields: Any) -> replies.Page:
+        return self.run(c.ListJobs(topic=topic, **fields))
+
+    def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+        return self.run(c.GetJob(topic=topic, seq=seq))
+
+    def leases(self, topic: str, **fields: Any) -> replies.Page:
+        return self.run(c.ListLeases(topic=topic, **fields))
+
+    def strip(self, topic: str, **fields: Any) -> dict[str, Any]:
+        return self.run(c.Strip(topic=topic, **fields))
+
+
+def make_queue(rules: Rules, name: str = "q", *, jobs: int = 0, **config: Any) -> None:
+    """A queue with ``jobs`` jobs in it, whose data are their seqs."""
+    rules.put_topic(name, {"type": "queue", **config})
+    if jobs:
+        rules.produce(name, [b"%d" % seq for seq in range(1, jobs + 1)])
+
+
+def read(rules: Rules, topic: str) -> list[Stored]:
+    """Every record that a reader from the start can see."""
+    return rules.diff(topic, limit=1000).records
+
+
+def numbers(rules: Rules, topic: str = "q") -> dict[str, int]:
+    """The counters of a queue."""
+    queue = rules.topic(topic).queue
+    assert queue is not None
+    return asdict(queue)
+
+
+def snapshot(rules: Rules) -> bytes:
+    """The whole state as canonical bytes: equal before and after means that nothing changed."""
+    return dump_checkpoint(rules.state)
+
+
+def fail_by_expiry(rules: Rules, clock: ManualClock, times: int = 1, *, topic: str = "q") -> replies.Grant | None:
+    """Claim everything and let the leases run out, some times over; the last claim."""
+    claim = None
+    for _ in range(times):
+        claim = rules.claim(topic, node="w", max_count=1000, lease_ms=1000)
+        clock.advance(1001)
+    return claim
