@@ -123,7 +123,7 @@ def run(root: Path, batches: int) -> list[Row]:
         again = ingest(spark, url, FileTable(table)).entries
     rows.append(("entries of a second run", f"{again}", "0", again == 0))
     spark.stop()
-    with measured("collected"):
+    with measured("collected, beside a JVM that is idle"):
         removed = asyncio.run(collect(url))
     left = stored_files(home)["data"]
     print(f"  files of the buffer: {stored_files(home)}")
