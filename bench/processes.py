@@ -30,7 +30,9 @@ class Peak:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(_EVERY_S):
+        is_over = False
+        while not is_over:  # once more at the end, however short the block was
+            is_over = self._over.wait(_EVERY_S)
             self.mb = max(self.mb, sum(map(_anonymous_mb, _family(self._pid))))
 
 
