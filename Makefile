@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark test-spark-matrix lock build clean
+.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -89,6 +89,9 @@ bench-console: $(READY) ## Measure the console's page under load, as ratios in o
 
 bench-spark: $(READY) ## Measure Spark on a buffer, as ratios in one run (ARGS=--quick is shorter)
 	$(BIN)/python -m bench.spark $(ARGS)
+
+bench-scale: $(READY) ## Bring 10,000,000 entries in 100,000 batches through buffer and Spark once (ARGS=--quick is shorter)
+	$(BIN)/python -m bench.scale $(ARGS)
 
 lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/uv || $(PYTHON) tools/venv.py

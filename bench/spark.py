@@ -18,6 +18,7 @@ from bench.buffer import entries_of
 from bench.measure import Row, best_of, calibrate, report
 from bench.spark_reading import decoding, fill_small, small_batches
 from bench.spark_report import report_memory
+from bench.spark_table import fill_large, into_a_table
 from tenure.buffer import BufferSettings, Producer
 from tenure.spark.formats import register
 from tenure.spark.plan import Limits, Plan, Planned
@@ -219,6 +220,10 @@ def measured(spark: SparkSession, root: Path, *, kind: str, rounds: int, only: s
             small = f"file://{root}/small-{batches}"
             asyncio.run(fill_small(small, batches))
             rows += small_batches(spark, small, root, rounds)
+    if "table" in only:
+        large = f"file://{root}/large"
+        asyncio.run(fill_large(large, count))
+        rows += into_a_table(spark, large, root, rounds)
     if "decode" in only:
         rows += decoding(spark, root, rounds)
     if "latency" in only:
@@ -247,7 +252,7 @@ def main() -> int:
     return 0 if all(row[3] for row in rows) else 1
 
 
-PARTS = ["read", "small", "decode", "stream", "latency", "report"]
+PARTS = ["read", "small", "table", "decode", "stream", "latency", "report"]
 
 if __name__ == "__main__":
     sys.exit(main())

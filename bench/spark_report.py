@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.events import fill
 from bench.measure import Row
+from bench.processes import Peak
 
 SIZES = {True: (200_000, 2_000_000), False: (1_000_000, 10_000_000)}
 
@@ -31,33 +32,10 @@ def report_memory(root: Path, *, quick: bool) -> list[Row]:
 def _peak_mb(home: Path, count: int) -> float:
     """The most that the process and its children held at once, in anonymous memory."""
     process = subprocess.Popen([sys.executable, "-m", "bench.spark_report", str(home), str(count)])
-    most = 0.0
-    while process.poll() is None:
-        most = max(most, sum(map(_anonymous_mb, _family(process.pid))))
-        time.sleep(0.1)
+    with Peak(process.pid) as peak:
+        process.wait()
     assert process.returncode == 0, f"the report over {count:,} events failed"
-    return most
-
-
-def _family(pid: int) -> list[int]:
-    """A process and everything below it."""
-    found = [pid]
-    for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                found += map(int, task.read_text().split())
-            except OSError:  # gone meanwhile
-                continue
-    return found
-
-
-def _anonymous_mb(pid: int) -> float:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    held = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
-    return int(held[0]) / 1024 if held else 0.0
+    return peak.mb
 
 
 def main(home: str, count: str) -> None:

@@ -6,13 +6,14 @@ import time
 
 import pytest
 
-from tenure.buffer import Consumer, Producer, decide
+from tenure.buffer import Collector, Consumer, Producer, decide
 from tenure.buffer.fold import fold, invariants
 from tenure.buffer.journal import Journal
 from tenure.buffer.manifest import Append, Delta, Entry, Forget, Genesis, Op, State, Void, decode, encode
 from tenure.buffer.naming import RisingNames, fresh_id, successor
 from tenure.buffer.producers import ProducerRecord, Producers
 from tenure.errors import Indeterminate, Invalid
+from tenure.testing.clock import ManualClock
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import consumed, folded, produced, quick
 
@@ -37,14 +38,40 @@ def begun(*entries: Entry, ts_ms: int = 0) -> State:
 
 def test_a_producer_whose_batch_is_above_the_mark_is_remembered_however_silent_it_is():
     """Else one that returns in doubt would find no record, take its commit for lost and enqueue it twice."""
-    state = begun(entry("3", "below"), entry("5", "above"), entry("5", "at"), ts_ms=10)
+    below, above, at = (fresh_id(number) for number in (1, 2, 3))
+    state = begun(entry("3", below), entry("5", above), entry("5", at), ts_ms=10)
     state = after(state, Void("3".ljust(26, "0"), 99))
-    assert set(state.producers) == {"below", "above", "at"}  # the mark is not above any of them
+    assert set(state.producers) == {below, above, at}  # the mark is not above any of them
     state.first_seq, state.tail = state.next_seq, []  # as if everything had been acknowledged and trimmed
     state = after(state, Void("5".ljust(26, "0"), 99))
-    assert set(state.producers) == {"above", "at"}
-    assert set(after(state, Void("6".ljust(26, "0"), 10)).producers) == {"above", "at"}  # not silent for long enough
+    assert set(state.producers) == {above, at}
+    assert set(after(state, Void("6".ljust(26, "0"), 10)).producers) == {above, at}  # not silent for long enough
     assert set(after(state, Void("6".ljust(26, "0"), 11)).producers) == set()
+
+
+async def test_a_producer_with_a_name_is_remembered_however_long_it_is_silent(sim: SimStore):
+    """Else one that comes back with its name finds no ordinal, and produces again what was consumed long ago."""
+    settings, clock = quick(forget_producer_ms=0), ManualClock(wall_ms=sim.clock_ms)
+
+    async def till(*batches: bytes) -> int:
+        async with Producer(sim, settings=settings, clock=clock, name="till") as producer:
+            last = producer.last_ordinal
+            for each in batches:
+                await (await producer.produce([each])).durable()
+            return last
+
+    assert await till(b"0", b"1", b"2") == -1
+    async with Consumer(sim, settings=settings, collect=False) as consumer:
+        await consumer.ack_through((await consumer.next_descriptors(10))[-1].seq)
+    for _ in range(2):
+        sim.advance(30 * 86_400_000)
+        collector = Collector(sim, settings=settings, clock=clock)
+        await collector.run_once()
+        await collector.close()
+    assert not [key for key in sim.objects if key.startswith("data/")]
+    assert await till(b"3") == 2
+    assert (await folded(sim)).producers["till"].ordinal == 3
+    assert await consumed(sim, group="default", settings=settings) == [b"3"]
 
 
 def test_the_newest_name_of_a_producer_is_the_largest_and_not_the_last():

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tenure import Broker, Settings
+from tenure.buffer import Collector, Consumer
 from tenure.errors import Conflict, NotFound
 from tenure.export.exporter import Exporter
 from tenure.export.follower import Follower
@@ -19,6 +20,7 @@ from tenure.export.outlet import BufferOutlet, producer_name
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
+from tests.buffer.support import quick
 from tests.export.following import life, polled, rows_of
 from tests.export.reading import batches_in, rows_in
 
@@ -220,28 +222,38 @@ async def test_a_call_in_doubt_waits_until_the_log_shows_all_of_it_again(home: P
     assert rows_of(await rows_in(url)) == rows_of(polled(PosixDisk(home)))
 
 
-async def test_it_goes_on_where_it_was_also_when_the_buffer_has_forgotten_it(
-    home: Path, url: str, tmp_path: Path
+async def test_a_call_that_was_consumed_and_collected_before_its_answer_came_is_not_made_again(
+    home: Path, url: str
 ) -> None:
+    """However long the exporter was away: the buffer remembers a producer with a name by its last ordinal."""
+    await make_log(home, seed=1)
+    assert not await export(home, url, at=3, when="after")
+    told = await rows_in(url)
+    settings = quick(forget_producer_ms=0)
+    async with Consumer(url, settings=settings, collect=False) as consumer:
+        await consumer.ack_through((await consumer.next_descriptors(100))[-1].seq)
+    collector = Collector(url, settings=settings)
+    assert (await collector.run_once()).objects == 3
+    await collector.close()
+    assert await rows_in(url) == []
+    assert await export(home, url)
+    assert rows_of(told + await rows_in(url)) == rows_of(polled(PosixDisk(home)))
+
+
+async def test_a_buffer_that_lost_the_exporters_record_is_not_given_everything_again(home: Path, url: str) -> None:
     await make_log(home, seed=1)
     assert await export(home, url)
-    before = polled(PosixDisk(home))
 
     class Forgotten(BufferOutlet):
         async def __aenter__(self) -> BufferOutlet:
             await super().__aenter__()
-            self.ordinal = -1
+            self.ordinal, self.recalled = -1, b""
             return self
 
-    await make_log(home, seed=2)
-    stop = asyncio.Event()
-    stop.set()
     async with Forgotten(url, producer_name(PosixDisk(home))) as outlet:
-        exporter = Exporter(home, outlet, settings=SETTINGS)
-        assert exporter.progress.batch >= before[-1].batch
-        await exporter.run(stop)
-        exporter.close()
-    assert rows_of(await rows_in(url)) == rows_of(polled(PosixDisk(home)))
+        with pytest.raises(Conflict) as caught:
+            Exporter(home, outlet, settings=SETTINGS)
+    assert caught.value.code == "export_unknown"
 
 
 async def test_two_exporters_on_one_directory_are_one_too_many(home: Path, url: str) -> None:

@@ -1,4 +1,4 @@
-"""How far an export has come, as the buffer, the intents and a kept fold say it together."""
+"""How far an export has come, as the buffer and the intents say it together."""
 
 from __future__ import annotations
 
@@ -18,33 +18,21 @@ def at(batch: int) -> Position:
 
 FIRST = Intent(0, Place(at(1)), Place(at(5)), 10)
 SECOND = Intent(1, Place(at(5)), Place(at(9)), 20)
-WITHIN = Intent(2, Place(at(9)), Place(at(9), 1_000), 30)
 
 
 def test_a_call_that_the_buffer_holds_is_where_the_export_goes_on() -> None:
-    assert cursor_of([SECOND, FIRST], ordinal=1, kept=None) == Cursor(SECOND.after, ts=20)
+    assert cursor_of([SECOND, FIRST], ordinal=1) == Cursor(SECOND.after, ts=20)
 
 
 def test_a_call_that_the_buffer_does_not_hold_yet_is_in_doubt() -> None:
-    assert cursor_of([SECOND, FIRST], ordinal=0, kept=at(5)) == Cursor(SECOND.before, doubted=SECOND.after, ts=20)
-
-
-def test_the_first_calls_are_not_in_doubt_again_when_the_buffer_forgets_the_exporter() -> None:
-    """The intent of the second call proves that the first was committed, whatever the buffer still knows."""
-    assert cursor_of([SECOND, FIRST], ordinal=-1, kept=at(20)) == Cursor(SECOND.after, ts=20)
-    assert cursor_of([SECOND, FIRST], ordinal=-1, kept=at(6)) == Cursor(SECOND.before, ts=20)
-    assert cursor_of([FIRST], ordinal=-1, kept=at(20)) == Cursor(FIRST.after, ts=10)
-    assert cursor_of([FIRST], ordinal=-1, kept=None) == Cursor(FIRST.before, doubted=FIRST.after, ts=10)
-
-
-def test_a_fold_kept_before_a_batch_does_not_prove_that_a_part_of_it_was_committed() -> None:
-    assert cursor_of([WITHIN, SECOND], ordinal=-1, kept=at(9)) == Cursor(WITHIN.before, ts=30)
-    assert cursor_of([WITHIN, SECOND], ordinal=-1, kept=at(10)) == Cursor(WITHIN.after, ts=30)
+    assert cursor_of([SECOND, FIRST], ordinal=0) == Cursor(SECOND.before, doubted=SECOND.after, ts=20)
+    assert cursor_of([FIRST], ordinal=-1) == Cursor(FIRST.before, doubted=FIRST.after, ts=10)
 
 
 def test_intents_of_an_older_copy_say_nothing() -> None:
-    assert cursor_of([SECOND, FIRST], ordinal=7, kept=at(20)) is None
-    assert cursor_of([], ordinal=-1, kept=None) is None
+    assert cursor_of([SECOND, FIRST], ordinal=7) is None
+    assert cursor_of([SECOND, FIRST], ordinal=-1) is None
+    assert cursor_of([], ordinal=-1) is None
 
 
 @pytest.mark.parametrize("name", ["call_bytes_max", "call_rows_max"])

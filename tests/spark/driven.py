@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 def driven(module: str, *arguments: object, within_s: float) -> Any:
     """What ``tests.spark.<module>`` found."""
     command = [sys.executable, "-m", f"tests.spark.{module}", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within_s, check=False
     )

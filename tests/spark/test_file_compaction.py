@@ -5,6 +5,7 @@ Files are rewritten by Arrow here, so that no Spark is needed; tests/spark/test_
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +20,15 @@ import pytest
 from tenure.buffer.file_store import FileStore
 from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
-from tenure.errors import Corrupt, Invalid
+from tenure.errors import Corrupt, Invalid, Overloaded
+from tenure.spark import table_compaction
 from tenure.spark.sinks.file_compaction import FileCompaction, chosen
 from tenure.spark.sinks.file_lines import file_line
 from tenure.spark.sinks.file_log import FileLog
 from tenure.spark.sinks.file_stage import Stage
 from tenure.spark.sinks.file_table import FileTable, files
 from tenure.spark.sinks.places import Place
+from tenure.spark.table_compaction import CompactedTable, compact_table
 
 NUMBERS = itertools.count()
 
@@ -214,6 +217,27 @@ def test_rows_that_a_rewrite_would_lose_stay(tmp_path: Path):
     assert caught.value.code == "table_file_damaged"
     assert ids(tmp_path) == list(range(12))
     assert stored(tmp_path) == set(files(tmp_path))
+
+
+def test_a_compaction_that_has_no_room_is_refused_for_now_and_the_table_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for number in range(6):
+        write(tmp_path, number)
+
+    def no_room(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(table_compaction, "_SparkRewriter", lambda _: Arrow())
+    spark: Any = None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_room)
+        with pytest.raises(Overloaded, match="the files were not compacted, as the disk under the table") as caught:
+            compact_table(spark, tmp_path, files_min=4)
+    assert caught.value.code == "disk_full"
+    assert ids(tmp_path) == list(range(12))
+    assert compact_table(spark, tmp_path, files_min=4, keep_ms=0) == CompactedTable(12, 2)
+    assert ids(tmp_path) == list(range(12))
 
 
 def test_files_are_rewritten_with_those_of_their_folder_and_size(tmp_path: Path):

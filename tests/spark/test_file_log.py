@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import secrets
 from pathlib import Path
 
 import pytest
 
 from tenure.buffer.sinks import Commit
-from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid
+from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks import file_log
 from tenure.spark.sinks.file_lines import Line, Mark, decode, encode, file_line
 from tenure.spark.sinks.file_log import FileLog
@@ -44,6 +46,26 @@ async def committed(store: SimStore, what: Commit, *names: str, attempt: str = "
 
 async def names(store: SimStore) -> list[str]:
     return [file.path.removeprefix(f"{TABLE}/") for file in (await log(store).read()).files]
+
+
+def test_a_commit_that_has_no_room_on_the_disk_is_refused_for_now_and_nothing_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Naive: the outcome counts as unknown, though a file without room is never named."""
+    table = FileTable(tmp_path)
+    table.skip(commit(0, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_room)
+        with pytest.raises(Overloaded, match="the range 1 to 3 is not in the table, as the disk under") as caught:
+            table.skip(commit(1, 3))
+    assert caught.value.code == "disk_full"
+    assert "No space left on device" in caught.value.message
+    table.skip(commit(1, 3))
+    assert asyncio.run(table._log().read()).last_committed("B", "files") == 3
+
+
+def no_room(descriptor: int, data: memoryview) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 async def test_an_empty_log_holds_nothing(sim: SimStore):

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from tenure.cli.app import app
 from tenure.errors import Overloaded
 from tenure.spark.ingesting import follow, ingest
+from tenure.spark.pipeline.history import last_run
 from tenure.spark.retrying import Waiting
-from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.sinks.file_table import FileTable, files
 from tenure.spark.sinks.protocol import SparkSink
 from tenure.spark.sinks.small_delta import SmallDelta
 from tenure.spark.sinks.small_iceberg import SmallIceberg
+from tests.spark.command import running
 from tests.spark.conftest import Filled
 
 if TYPE_CHECKING:
@@ -93,3 +100,84 @@ def test_a_job_that_follows_waits_for_room_and_goes_on(spark: SparkSession, disk
     assert waits[-1] is None
     frame = spark.read.parquet(str(disk / "table"))
     assert (frame.count(), frame.select("index").distinct().count()) == (len(ENTRIES), len(ENTRIES))
+
+
+PIPELINE = """\
+[pipeline]
+name = "readings"
+[source]
+buffer = "{buffer}"
+[decode]
+format = "binary"
+[sink]
+kind = "parquet"
+path = "{table}"
+"""
+STREAMING = '[schedule]\nrun = "streaming"\nevery_ms = 100\ncheckpoint = "{checkpoint}"\n'
+
+
+def described(home: Path, disk: Path, url: str, more: str = "") -> Path:
+    """A pipeline file whose table is on the small disk, and nothing else."""
+    file = home / "pipeline.toml"
+    text = (PIPELINE + more).replace("{buffer}", url).replace("{table}", str(disk / "table"))
+    file.write_text(text.replace("{checkpoint}", str(home / "checkpoint")))
+    return file
+
+
+def indexes(table: Path) -> list[int]:
+    return sorted(number for path in files(table) for number in pq.ParquetFile(path).read()["_index"].to_pylist())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("more", "option"), [("", ["--follow"]), (STREAMING, [])], ids=["follow", "streaming"])
+def test_a_command_that_follows_names_the_full_disk_waits_and_goes_on(
+    tmp_path: Path, disk: Path, filled: Filled, more: str, option: list[str]
+):
+    url = filled(ENTRIES)
+    file = described(tmp_path, disk, url, more)
+
+    def refused_twice() -> bool:
+        run = last_run(url, "readings")
+        return run is not None and run.waiting is not None and run.waiting.attempts >= 2
+
+    def held() -> bool:
+        run = last_run(url, "readings")
+        return run is not None and run.waiting is None and bool(files(disk / "table"))
+
+    with running("pipeline", "run", file, *option) as child:
+        child.until(refused_twice)
+        shown = CliRunner().invoke(app, ["pipeline", "status", str(file)], env={"COLUMNS": "1000"}).stdout
+        (disk / "ballast").unlink()
+        child.until(held)
+        child.process.send_signal(signal.SIGTERM)
+        code, out, err = child.ended()
+    assert code == 0, err
+    assert "as the disk under the table is full: " in shown.partition("because: ")[2]
+    assert "Free some space: the range is written again then" in shown
+    assert err.count("this is refused for now, and tried again: ") == 1
+    assert "No space left on device" in err
+    assert "readings: stopped" in out
+    assert indexes(disk / "table") == list(range(len(ENTRIES)))
+
+
+@pytest.mark.full
+def test_a_command_that_ends_by_itself_gives_up_on_a_full_disk_as_refused_for_now(
+    tmp_path: Path, disk: Path, filled: Filled
+):
+    url = filled(ENTRIES)
+    file = described(tmp_path, disk, url)
+    with running("pipeline", "run", file, "--once", "--json") as child:
+        code, out, _ = child.ended()
+    assert code == 5
+    error = json.loads(out)["error"]
+    assert (error["code"], "the disk under the table is full" in error["message"]) == ("disk_full", True)
+    assert "run again: the next run goes on behind what the table holds" in error["message"]
+    noted = last_run(url, "readings")
+    assert noted is not None
+    assert (noted.state, noted.retries > 1) == ("failed", True)
+    (disk / "ballast").unlink()
+    with running("pipeline", "run", file, "--once") as child:
+        code, out, err = child.ended()
+    assert code == 0, err
+    assert "2,000 rows written" in out
+    assert indexes(disk / "table") == list(range(len(ENTRIES)))

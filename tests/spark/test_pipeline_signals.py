@@ -12,7 +12,8 @@ import pytest
 
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.spark.pipeline.record import Run, last_run
+from tenure.spark.pipeline.history import last_run
+from tenure.spark.pipeline.record import Run
 from tenure.spark.sinks.file_table import FileTable
 from tests.spark.command import running
 from tests.spark.conftest import Filled

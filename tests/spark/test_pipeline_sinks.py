@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from tenure.buffer import Lag
 from tenure.client.client import Client
 from tenure.spark.pipeline import read_pipeline
 from tenure.spark.pipeline.running import backfill_pipeline
-from tenure.spark.pipeline.topics import lag_records
+from tenure.spark.pipeline.topics import topic_lag
 from tests.http.serving import serving
 from tests.spark.conftest import Filled
 from tests.spark.crash_sinks import read_postgres
@@ -147,7 +148,7 @@ def test_a_pipeline_from_a_topic_holds_each_record_once_also_with_a_new_checkpoi
         assert (first.state, first.ranges, first.low, first.high) == ("done", 2, 1, 4)
         assert (first.figures.entries, first.figures.rows, first.figures.quarantined) == (4, 2, 1)
         idle = ran(spark, file)
-        assert (idle.ranges, lag_records(read_pipeline(file), idle.reached)) == (0, 0)
+        assert (idle.ranges, topic_lag(read_pipeline(file), idle.reached)) == (0, Lag(0, 0))
         client.produce("orders", [json.loads(each) for each in SECOND])
         written(home, "", told.replace("{checkpoint}", "another"))
         again = ran(spark, file)

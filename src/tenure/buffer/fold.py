@@ -174,7 +174,9 @@ def _void(state: State, op: Void, delta: Delta) -> None:
     if op.below < state.void or (oldest is not None and op.below > oldest):
         _refuse(delta, f"void below {op.below} with {state.void} void and {oldest} referenced")
     state.void = op.below
-    state.producers.keep(lambda _, record: record.newest_name >= op.below or record.ts_ms >= op.silent_ms)
+    state.producers.keep(
+        lambda name, record: record.newest_name >= op.below or record.ts_ms >= op.silent_ms or not is_fresh_id(name)
+    )
 
 
 def _forget(state: State, op: Forget, delta: Delta) -> None:

@@ -7,11 +7,11 @@ import msgspec
 from tenure.buffer import decide
 from tenure.buffer.catalog import Catalog
 from tenure.buffer.journal import Journal
-from tenure.buffer.manifest import State
+from tenure.buffer.manifest import Group, State
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectStore
 
-__all__ = ["GroupStat", "drop_group", "group_stats", "groups"]
+__all__ = ["GroupStat", "drop_group", "group_standing", "group_stats", "groups"]
 
 
 class GroupStat(msgspec.Struct, frozen=True):
@@ -39,29 +39,42 @@ async def groups(store: ObjectStore | str, *, settings: BufferSettings | None = 
 
 async def group_stats(journal: Journal) -> list[GroupStat]:
     """As ``groups``, on an open journal."""
-    state, now_ms, catalog = journal.state, journal.clock.wall_ms(), Catalog(journal)
-    found = []
-    for name, group in sorted(state.groups.items()):
-        waiting = await catalog.descriptors(group.next_seq, 1)
-        found.append(
-            GroupStat(
-                group=name,
-                epoch=group.epoch,
-                consumer=group.consumer,
-                last_acked=group.next_seq - 1 if group.next_seq else None,
-                lag_batches=state.next_seq - group.next_seq,
-                lag_ms=max(0, now_ms - waiting[0].first_ms) if waiting else 0,
-                idle_ms=max(0, now_ms - group.ts_ms),
-                pinned_batches=_pinned(state, name),
-                skipped=group.skipped,
-            )
-        )
-    return found
+    catalog = Catalog(journal)
+    return [await _stat(journal, catalog, name, group) for name, group in sorted(journal.state.groups.items())]
 
 
-def _pinned(state: State, name: str) -> int:
+async def group_standing(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> GroupStat:
+    """Return where one group of a buffer stands. One that has not started has no consumer, and will read from the
+    first batch that the buffer keeps. Raises NotFound (``no_buffer``).
+    """
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False, writing=False)
+    known = state.groups.get(group)
+    if known is not None:
+        return await _stat(journal, Catalog(journal), group, known)
+    new = await _stat(journal, Catalog(journal), group, Group(0, "", state.first_seq, journal.clock.wall_ms(), 0))
+    return msgspec.structs.replace(new, last_acked=None, pinned_batches=0)
+
+
+async def _stat(journal: Journal, catalog: Catalog, name: str, group: Group) -> GroupStat:
+    state, now_ms = journal.state, journal.clock.wall_ms()
+    waiting = await catalog.descriptors(group.next_seq, 1)
+    return GroupStat(
+        group=name,
+        epoch=group.epoch,
+        consumer=group.consumer,
+        last_acked=group.next_seq - 1 if group.next_seq else None,
+        lag_batches=state.next_seq - group.next_seq,
+        lag_ms=max(0, now_ms - waiting[0].first_ms) if waiting else 0,
+        idle_ms=max(0, now_ms - group.ts_ms),
+        pinned_batches=_pinned(state, name, group.next_seq),
+        skipped=group.skipped,
+    )
+
+
+def _pinned(state: State, name: str, next_seq: int) -> int:
     others = min((group.next_seq for other, group in state.groups.items() if other != name), default=state.next_seq)
-    return max(0, others - state.groups[name].next_seq)
+    return max(0, others - next_seq)
 
 
 async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:

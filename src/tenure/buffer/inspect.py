@@ -14,7 +14,7 @@ from tenure.buffer.catalog import Catalog
 from tenure.buffer.fetch import FetchHandle
 from tenure.buffer.groups import GroupStat, group_stats
 from tenure.buffer.journal import Journal
-from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, PIPELINE, PLAN, RUN
+from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, NOTE, PLAN, RUN
 from tenure.buffer.retention import Kept, kept_for
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import ObjectInfo, ObjectStore
@@ -187,7 +187,7 @@ def _unreferenced(key: str, void: str) -> Finding:
 
 
 def _ours(key: str) -> bool:
-    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN, PIPELINE))
+    return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN, NOTE))
 
 
 def _born_ms(buffer_id: str) -> int:

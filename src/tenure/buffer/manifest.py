@@ -148,7 +148,9 @@ class Trim(msgspec.Struct, frozen=True, tag="trim"):
 
 
 class Void(msgspec.Struct, frozen=True, tag="void"):
-    """No batch named below ``below`` may be committed any more; producers silent since ``silent_ms`` are forgotten."""
+    """No batch named below ``below`` may be committed any more; producers without a name that are silent since
+    ``silent_ms`` are forgotten.
+    """
 
     below: str
     silent_ms: int

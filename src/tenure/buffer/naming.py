@@ -11,7 +11,7 @@ __all__ = [
     "DELTA",
     "FREED",
     "MARKER",
-    "PIPELINE",
+    "NOTE",
     "PLAN",
     "QUARANTINE",
     "RUN",
@@ -22,6 +22,8 @@ __all__ = [
     "freed_key",
     "fresh_id",
     "is_fresh_id",
+    "note_key",
+    "notes_prefix",
     "plan_key",
     "quarantine_key",
     "run_key",
@@ -36,7 +38,7 @@ RUN = re.compile(r"manifest/run-(\d{20})-([0-9a-f]{8})\.json")
 FREED = re.compile(r"manifest/freed-(\d{20})\.json")
 QUARANTINE = re.compile(r"quarantine/(\d{20})-(.+)\.json")
 PLAN = re.compile(r"plan/([^/]+)/(\d{20})\.json")
-PIPELINE = re.compile(r"pipeline/([^/]+)\.json")
+NOTE = re.compile(r"pipeline/([^/]+)/(\d{15})-[0-9a-f]{8}\.json")
 _FRESH_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80
@@ -110,3 +112,11 @@ def quarantine_key(seq: int, group: str) -> str:
 
 def plan_key(group: str, low: int) -> str:
     return f"plan/{group}/{low:020}.json"
+
+
+def notes_prefix(pipeline: str) -> str:
+    return f"pipeline/{pipeline}/"
+
+
+def note_key(pipeline: str, started_ms: int, run_id: str) -> str:
+    return f"{notes_prefix(pipeline)}{started_ms:015}-{run_id}.json"

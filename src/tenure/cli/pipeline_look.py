@@ -65,7 +65,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> int:
 
 def _standing(file: Path, *, history: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
-    from tenure.spark.pipeline.record import runs_of
+    from tenure.spark.pipeline.history import runs_of
 
     pipeline = read_pipeline(file)
     runs = runs_of(pipeline.notes_url, pipeline.name)
@@ -92,40 +92,36 @@ def _told(run: Run | None) -> Payload | None:
 def _of_buffer(pipeline: Pipeline) -> Payload:
     import asyncio
 
-    from tenure.buffer import stat
+    from tenure.buffer.groups import group_standing
+    from tenure.buffer.store import open_store
 
-    buffer = asyncio.run(stat(pipeline.buffer_url))
-    group = next((one for one in buffer.groups if one.group == pipeline.source.group), None)
+    store = open_store(pipeline.buffer_url)
+    group = asyncio.run(group_standing(store, pipeline.source.group))
     return {
-        "buffer": buffer.url,
-        "group": pipeline.source.group,
-        "started": group is not None and bool(group.consumer),
-        "last_acked": None if group is None else group.last_acked,
-        "lag_batches": buffer.next_seq if group is None else group.lag_batches,
-        "lag_ms": None if group is None else group.lag_ms,
+        "buffer": store.url,
+        "group": group.group,
+        "started": bool(group.consumer),
+        "last_acked": group.last_acked,
+        "lag_batches": group.lag_batches,
+        "lag_ms": group.lag_ms,
     }
 
 
 def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
-    from tenure.spark.pipeline.topics import lag_records
+    from tenure.spark.pipeline.topics import topic_lag
 
-    last = None if run is None else run.reached
+    lag = topic_lag(pipeline, None if run is None else run.reached)
     return {
         "topic": pipeline.source.topic,
         "url": pipeline.source.url,
         "started": run is not None,
-        "lag_records": lag_records(pipeline, last),
+        "lag_records": lag.batches,
+        "lag_ms": lag.ms,
     }
 
 
 def _show_status(console: Console, found: Payload) -> None:
-    if "topic" in found:
-        ahead = count(found["lag_records"], "record")
-        say(console, f"{found['pipeline']}: topic {found['topic']} of {found['url']} is {ahead} ahead of the table")
-    else:
-        late = count(found["lag_batches"], "batch", "batches")
-        waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
-        say(console, f"{found['pipeline']}: group {found['group']} of {found['buffer']} is {late} behind{waits}")
+    say(console, f"{found['pipeline']}: {_behind(found)}")
     run, wrote = found["last_run"], found["last_written"]
     if run is None:
         say(console, "it has not run yet" if not found["started"] else "no run of it is noted")
@@ -143,6 +139,16 @@ def _show_status(console: Console, found: Payload) -> None:
         _show_last(console, "last run that wrote", wrote)
     if "history" in found:
         _show_history(console, found["history"])
+
+
+def _behind(found: Payload) -> str:
+    """How far the table is behind its source."""
+    waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
+    if "topic" in found:
+        ahead = count(found["lag_records"], "record")
+        return f"topic {found['topic']} of {found['url']} is {ahead} ahead of the table{waits}"
+    group, late = f"group {found['group']} of {found['buffer']}", count(found["lag_batches"], "batch", "batches")
+    return f"{group} is {late} behind{waits}" if found["started"] else f"{group} has not started: {late} to read{waits}"
 
 
 def _show_last(console: Console, what: str, run: Payload) -> None:
@@ -169,7 +175,7 @@ def _line(run: Payload) -> list[object]:
         age(run["updated_ms"] - run["started_ms"]),
         run["ranges"],
         figures["entries"],
-        size(run["bytes"]),
+        "" if run["bytes"] is None else size(run["bytes"]),
         figures["rows"],
         figures["quarantined"],
         run["high"],
@@ -177,7 +183,7 @@ def _line(run: Payload) -> list[object]:
     ]
 
 
-def behind(lag: int, lag_ms: int, source: str) -> str:
+def behind(lag: int, lag_ms: int | None, source: str) -> str:
     """How much is still to come, and for how long the first of it has waited."""
     what = ("record",) if source.startswith("topic ") else ("batch", "batches")
     return f"{count(lag, *what)}{f' of {age(lag_ms)}' if lag_ms else ''}"
@@ -198,6 +204,8 @@ def show_run(console: Console, run: Payload) -> None:
     say(console, f"{ranges}, {batches}, {entries}{stored} in {run['seconds']:.1f} s")
     if run["lag"]:
         say(console, f"{behind(run['lag'], run['lag_ms'], run['source'])} to come when it was noted")
+    elif run["lag"] is None:
+        say(console, "what was still to come when it was noted is not known")
     parts = [f"{count(figures['rows'], 'row')} written to {run['into']}"]
     parts += [f"{figures[name]:,} {name}" for name in ("malformed", "quarantined", "dropped") if figures[name]]
     say(console, ", ".join(parts))

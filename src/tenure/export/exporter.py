@@ -101,7 +101,7 @@ class Exporter:
         self._own = PosixDisk(directory_of(data) / outlet.buffer)
         self._intents = Intents(self._own.root / "intents")
         kept = kept_position(self._own)
-        self._cursor = self._find_cursor(kept)
+        self._cursor = self._find_cursor()
         self._follower, told_place, rows = resume(self._log, self._own, self._cursor, ordinal=outlet.ordinal + 1)
         self._gathering = Gathering(rows, told=told_place, doubted=self._cursor.doubted, settings=settings)
         self._steps = self._polled()
@@ -110,20 +110,20 @@ class Exporter:
         kept_batch = kept.batch if kept is not None else 0
         self.progress = Progress(batch=self._cursor.told.position.batch - 1, kept_batch=kept_batch)
 
-    def _find_cursor(self, kept: Position | None) -> Cursor:
+    def _find_cursor(self) -> Cursor:
         outlet = self._outlet
-        found = cursor_of(self._intents.known, ordinal=outlet.ordinal, kept=kept)
+        found = cursor_of(self._intents.known, ordinal=outlet.ordinal)
         if found is not None:
             is_there = found.doubted is None or goes_through(self._log, found.doubted.position)
             return found if is_there else found._replace(doubted=None)
-        if outlet.ordinal < 0:
+        if outlet.ordinal < 0 and not self._intents.known:
             return beginning(self._log)
         try:
             about = msgspec.json.decode(outlet.recalled, type=About)
         except msgspec.MsgspecError:
             raise Conflict(
-                f"the buffer holds events of this log, but {self._own.root} does not say which: put back what was "
-                "there, or export to another buffer",
+                f"{self._own.root} and the buffer do not agree on which events of this log are in the buffer: put back "
+                "what was there, or export to another buffer",
                 code="export_unknown",
             ) from None
         return Cursor(Place(about.position, about.position_rows), ts=about.ts)

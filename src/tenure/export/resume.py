@@ -57,23 +57,20 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
-def cursor_of(intents: Sequence[Intent], *, ordinal: int, kept: Position | None) -> Cursor | None:
-    """How far the export has come into a buffer whose last batch of it is ``ordinal``; None where the intents, newest
-    first, do not say: there are none, or they are those of an older copy.
+def cursor_of(intents: Sequence[Intent], *, ordinal: int) -> Cursor | None:
+    """How far the export has come into a buffer whose last batch of it is ``ordinal``, -1 for none; None where the
+    intents, newest first, do not say: there are none, or they are those of an older copy.
 
-    An intent is written once the call before it is committed, so only the newest may be in doubt. A buffer forgets
-    producers that were silent for long (``ordinal`` -1). Then a fold that was ``kept`` proves that the last call was
-    committed; where it does not, its rows are sent once more, under the same names.
+    An intent is written once the call before it is committed, so only the newest may be in doubt.
     """
     if not intents:
         return None
     newest = intents[0]
-    is_kept = kept is not None and Place(kept).order >= newest.after.order
-    if newest.ordinal == ordinal or (ordinal < 0 and is_kept):
+    if newest.ordinal == ordinal:
         return Cursor(newest.after, ts=newest.ts)
     if newest.ordinal == ordinal + 1:
         return Cursor(newest.before, doubted=newest.after, ts=newest.ts)
-    return Cursor(newest.before, ts=newest.ts) if ordinal < 0 else None
+    return None
 
 
 def beginning(log: Disk) -> Cursor:

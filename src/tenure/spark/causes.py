@@ -14,6 +14,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.buffer.sinks import says_disk_full
+from tenure.buffer.store import OutcomeUnknown
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
 
 __all__ = ["failure", "is_of_spark", "is_of_the_rows", "named_causes", "passing", "reason_of"]
@@ -65,7 +66,7 @@ def passing(error: Exception, doing: str) -> TenureError | None:
 
     ``doing`` is what failed, such as "batches 3 to 7 were not written".
     """
-    if not is_of_spark(error) and not isinstance(error, OSError):
+    if not is_of_spark(error) and not isinstance(error, (OSError, OutcomeUnknown)):
         return None
     text = str(error)
     begins = max((found.start() for found in _CAUSE.finditer(text)), default=0)
@@ -100,11 +101,11 @@ def failure(error: Exception, doing: str, *, code: str = "spark_failed") -> Tenu
 
 @contextmanager
 def named_causes(doing: str) -> Iterator[None]:
-    """Run a job of Spark's; an error of Spark's whose cause passes is raised as what it means to the caller."""
+    """Run a job of Spark's, or a commit that may be repeated; an error of Spark's, of a file system or of a store whose
+    cause passes is raised as what it means to the caller.
+    """
     try:
         yield
-    except TenureError:
-        raise
     except Exception as error:
         named = passing(error, doing)
         if named is None:

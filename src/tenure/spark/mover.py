@@ -61,7 +61,10 @@ class Done(msgspec.Struct, frozen=True):
     planned: Planned
     seconds: float
     summary: Summary
-    lag: Lag
+    lag: Lag | None
+    """None where a streaming query could not find out."""
+    is_measured: bool = True
+    """False where ``planned`` and ``summary`` lack entries and bytes of this range, which only the manifest knows."""
 
 
 OnRange = Callable[[Done], None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tenure.spark.causes import failure, is_of_spark
+from tenure.spark.causes import failure, is_of_spark, passing
 from tenure.spark.sinks.file_compaction import FileCompaction
 from tenure.spark.sinks.places import Place
 
@@ -49,9 +49,10 @@ def compact_table(
     try:
         return CompactedTable(*compaction.run())
     except Exception as error:
-        if not is_of_spark(error):
+        named = (failure if is_of_spark(error) else passing)(error, "the files were not compacted")
+        if named is None:
             raise
-        raise failure(error, "the files were not compacted") from error
+        raise named from error
 
 
 class _SparkRewriter:

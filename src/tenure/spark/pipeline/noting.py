@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from tenure.clock import SystemClock
@@ -12,7 +12,8 @@ from tenure.errors import TenureError
 from tenure.spark.causes import failure
 from tenure.spark.mover import Done
 from tenure.spark.pipeline.config import Pipeline
-from tenure.spark.pipeline.record import Run, Trouble, last_run, note_run
+from tenure.spark.pipeline.history import begin_run, note_run
+from tenure.spark.pipeline.record import Run, Trouble
 from tenure.spark.retrying import Waiting
 
 __all__ = ["Noting", "OnRun", "noted"]
@@ -30,18 +31,16 @@ class Noting:
         self._clock = SystemClock()
         self._url, self._tell = pipeline.notes_url, tell
         self.run = run
-        run.started_ms = self._clock.wall_ms()
-        with suppress(TenureError, OSError):  # as for notes: nothing depends on it
-            before = last_run(self._url, run.pipeline)
-            run.reached = None if before is None else before.reached
-        self._note()
+        run.started_ms = run.updated_ms = self._noted_ms = self._clock.wall_ms()
+        begin_run(self._url, run)
 
     def count(self, done: Done) -> None:
         """A range is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
-        run.reached, run.bytes = summary.high, summary.bytes
-        run.lag, run.lag_ms = done.lag.batches, done.lag.ms
+        run.reached = summary.high
+        run.bytes = summary.bytes if done.is_measured and run.bytes is not None else None
+        run.lag, run.lag_ms = (None, None) if done.lag is None else (done.lag.batches, done.lag.ms)
         run.updated_ms = self._clock.wall_ms()
         self._tell(run)
         if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:

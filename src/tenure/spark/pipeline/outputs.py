@@ -124,7 +124,7 @@ class Outputs:
             return
         held: list[DataFrame] = []
         try:
-            with named_causes(f"{commit} was not written"):
+            with named_causes(f"the range {commit.low} to {commit.high} was not written"):
                 self._write(frame, commit, held)
         finally:
             for rows in held:

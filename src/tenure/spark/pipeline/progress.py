@@ -1,7 +1,8 @@
 """How far a streaming query is: the batches that a micro-batch was made of, and what lies ahead of it.
 
 Spark reports offsets, which are numbers of batches: their entries and bytes, and how old the next one is, stand in the
-manifest. It is read beside the query, for people: where it cannot be read, the query goes on and nothing is reported.
+manifest. A topic says how many records wait and how old the first is, and not how many bytes they have. Both are read
+beside the query, for people: where they cannot be read, the query goes on and reports that they are not known.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from tenure.buffer.batch import Descriptor
 from tenure.buffer.catalog import Catalog
@@ -18,15 +20,21 @@ from tenure.buffer.loop import background
 from tenure.buffer.sinks import Commit
 from tenure.errors import TenureError
 from tenure.spark.pipeline.config import Pipeline
-from tenure.spark.pipeline.topics import lag_records
+from tenure.spark.pipeline.topics import topic_lag
 
-__all__ = ["Ahead", "ahead_in"]
+__all__ = ["Ahead", "Look", "ahead_in"]
 
 log = logging.getLogger("tenure.spark")
 
-Look = tuple[tuple[Descriptor, ...], Lag]
+
+class Look(NamedTuple):
+    """The batches of a commit, and the lag behind it; None for what is not known."""
+
+    descriptors: tuple[Descriptor, ...] | None = None
+    lag: Lag | None = None
+
+
 Ahead = Callable[[Commit], Look]
-"""Returns the batches of a commit, and the lag behind it."""
 
 
 def ahead_in(pipeline: Pipeline) -> Ahead:
@@ -38,7 +46,7 @@ def ahead_in(pipeline: Pipeline) -> Ahead:
             return look(commit)
         except (TenureError, OSError) as error:
             log.info("the lag is not known: %s", error)
-            return (), Lag(0, 0)
+            return Look()
 
     return ahead
 
@@ -63,8 +71,8 @@ class _Manifest:
         waiting = await catalog.descriptors(high + 1, 1)
         now_ms = self._journal.clock.wall_ms()
         age_ms = max(0, now_ms - waiting[0].first_ms) if waiting else 0
-        return tuple(descriptors), Lag(state.next_seq - high - 1, age_ms)
+        return Look(tuple(descriptors), Lag(state.next_seq - high - 1, age_ms))
 
 
 def _in_topic(pipeline: Pipeline, commit: Commit) -> Look:
-    return (), Lag(lag_records(pipeline, commit.high), 0)
+    return Look(None, topic_lag(pipeline, commit.high))

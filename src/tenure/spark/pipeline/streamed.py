@@ -110,10 +110,10 @@ def _teller(on_range: OnRange, ahead: Ahead) -> Callable[[Commit], None]:
     def tell(commit: Commit) -> None:
         nonlocal summary
         descriptors, lag = ahead(commit)
-        planned = Planned(commit.buffer, commit.low, commit.high, descriptors)
+        planned = Planned(commit.buffer, commit.low, commit.high, descriptors or ())
         batches = summary.batches + commit.high + 1 - commit.low
         summary = msgspec.structs.replace(summary.plus(planned, time.monotonic() - began_s), batches=batches)
-        on_range(Done(planned, 0.0, summary, lag))
+        on_range(Done(planned, 0.0, summary, lag, is_measured=descriptors is not None))
 
     return tell
 

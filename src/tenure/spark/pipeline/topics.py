@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.buffer.lag import Lag
 from tenure.buffer.sinks import Commit
+from tenure.clock import SystemClock
 from tenure.errors import Corrupt
 from tenure.spark.offsets import seq_of
 from tenure.spark.pipeline.config import Pipeline
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["lag_records", "topic_query"]
+__all__ = ["topic_lag", "topic_query"]
 
 _RAW: Final = (
     "seq",
@@ -62,13 +64,18 @@ def topic_query(spark: SparkSession, pipeline: Pipeline, sink: SparkSink, trigge
     return writer.trigger(**trigger).start()
 
 
-def lag_records(pipeline: Pipeline, last: int | None) -> int:
-    """How many seqs a table that holds everything up to ``last`` is behind. Raises what the server's answer means."""
+def topic_lag(pipeline: Pipeline, last: int | None) -> Lag:
+    """How far a table that holds everything up to ``last`` is behind: seqs from the first record that waits to the
+    last, and the age of the first. One request; it brings that record with it. Raises what the server's answer means.
+    """
     from tenure.spark.topic.options import open_client
 
     source = pipeline.source
     assert source.url is not None
     assert source.topic is not None
     with open_client(source.url) as client:
-        info = client.topic(source.topic)
-    return max(0, info.head_seq - max(last or 0, info.earliest_seq - 1))
+        found = client.diff(source.topic, from_seq=last or 0, limit=1, include_meta=False)
+    if not found.records:
+        return Lag(0, 0)
+    first = found.records[0]
+    return Lag(found.head_seq + 1 - first.seq, max(0, SystemClock().wall_ms() - first.ts))

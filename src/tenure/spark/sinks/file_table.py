@@ -94,9 +94,9 @@ class FileTable:
             return
         stage = Stage(self._place, log.patient, commit)
         try:
-            with named_causes(f"{commit} is not in the table"):
+            with named_causes(_not_there(commit)):
                 self._stage(frame, stage)
-            lines = background().run(stage.publish())
+                lines = background().run(stage.publish())
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
@@ -142,12 +142,18 @@ class FileTable:
             state = await log.read()
             if is_held(commit, state.last_committed(commit.buffer, commit.sink)):
                 return state
-            if await log.append(state, mark, lines):
+            with named_causes(_not_there(commit)):
+                is_mine = await log.append(state, mark, lines)
+            if is_mine:
                 state.add([*lines])
                 state.marks[commit.buffer, commit.sink] = mark
                 return state
             await log.patient.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
+
+
+def _not_there(commit: Commit) -> str:
+    return f"the range {commit.low} to {commit.high} is not in the table"
 
 
 def files(where: str | Path) -> list[str]:
