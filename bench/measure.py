@@ -1,13 +1,14 @@
-"""What every benchmark needs: a calibration loop, memory figures, and a table at the end."""
+"""What every benchmark needs: a calibration loop, figures of memory and CPU time, and a table at the end."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Row", "anonymous_bytes", "best_of", "calibrate", "report"]
+__all__ = ["Row", "anonymous_bytes", "best_of", "calibrate", "cpu_s", "family", "report"]
 
 Row = tuple[str, str, str, bool]
 """(what, measured, bar, met)."""
@@ -42,6 +43,31 @@ def anonymous_bytes() -> int:
     found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None, "/proc/self/status tells RssAnon on Linux 4.5 and later"
     return int(found[1]) * 1024
+
+
+def family(pid: int) -> list[int]:
+    """A process and everything below it."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                found += map(int, task.read_text().split())
+            except OSError:  # gone meanwhile
+                continue
+    return found
+
+
+def cpu_s() -> float:
+    """CPU time of this process and everything below it, with the children that have ended and were waited for."""
+    return sum(map(_ticks, family(os.getpid()))) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # gone meanwhile
+        return 0
+    return sum(map(int, fields[11:15]))
 
 
 def report(title: str, rows: list[Row]) -> None:

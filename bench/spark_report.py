@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from bench.events import fill
-from bench.measure import Row
+from bench.measure import Row, family
 
 SIZES = {True: (200_000, 2_000_000), False: (1_000_000, 10_000_000)}
 
@@ -33,22 +33,10 @@ def _peak_mb(home: Path, count: int) -> float:
     process = subprocess.Popen([sys.executable, "-m", "bench.spark_report", str(home), str(count)])
     most = 0.0
     while process.poll() is None:
-        most = max(most, sum(map(_anonymous_mb, _family(process.pid))))
+        most = max(most, sum(map(_anonymous_mb, family(process.pid))))
         time.sleep(0.1)
     assert process.returncode == 0, f"the report over {count:,} events failed"
     return most
-
-
-def _family(pid: int) -> list[int]:
-    """A process and everything below it."""
-    found = [pid]
-    for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                found += map(int, task.read_text().split())
-            except OSError:  # gone meanwhile
-                continue
-    return found
 
 
 def _anonymous_mb(pid: int) -> float:
