@@ -36,10 +36,10 @@ class Peak:
             self.mb = max(self.mb, sum(map(_anonymous_mb, _family(self._pid))))
 
 
-def cpu_s(pid: int) -> float:
-    """Processor seconds of a process, of those below it, and of those that these have waited for."""
+def cpu_s(pid: int | None = None) -> float:
+    """Processor seconds of a process (this one unless given), of those below it, and of those that these have waited for."""
     ticks = 0
-    for each in _family(pid):
+    for each in _family(pid or os.getpid()):
         try:
             fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
         except OSError:  # gone meanwhile

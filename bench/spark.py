@@ -18,6 +18,7 @@ from bench.buffer import entries_of
 from bench.measure import Row, best_of, calibrate, report
 from bench.spark_reading import decoding, fill_small, small_batches
 from bench.spark_report import report_memory
+from bench.spark_streaming import streaming
 from bench.spark_table import fill_large, into_a_table
 from tenure.buffer import BufferSettings, Producer
 from tenure.spark.formats import register
@@ -84,54 +85,6 @@ def reading(spark: SparkSession, url: str, planned: Planned, rounds: int) -> lis
 
 def discard(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
-
-
-# Streaming into Parquet
-
-
-def streaming(spark: SparkSession, url: str, root: Path, planned: Planned, rounds: int) -> list[Row]:
-    """The pace of a stream that runs: of its micro-batches behind the first, each of so many of the buffer's batches.
-
-    Both write the one column that both have. What a query takes to start is told beside it.
-    """
-    largest = max(descriptor.entries for descriptor in planned.descriptors)
-    turns = iter(range(1_000))
-
-    def drained(stream: DataFrame) -> Pace:
-        out, started = root / f"stream-{next(turns)}", time.perf_counter()
-        writer = stream.select("entry").writeStream.format("parquet").option("path", f"{out}/table")
-        query = writer.option("checkpointLocation", f"{out}/checkpoint").trigger(availableNow=True).start()
-        query.awaitTermination()
-        seconds = time.perf_counter() - started
-        assert spark.read.parquet(f"{out}/table").count() == planned.entries
-        done = [progress for progress in query.recentProgress if progress.numInputRows][1:]
-        busy = sum(progress.durationMs["triggerExecution"] for progress in done) / 1000
-        return sum(progress.numInputRows for progress in done) / busy, seconds
-
-    def own(batches: int) -> Pace:
-        files = spark.readStream.schema("entry binary, range int").option("maxFilesPerTrigger", batches)
-        return drained(files.parquet(f"{url}/data"))
-
-    def ours(batches: int) -> Pace:
-        source = spark.readStream.format("tenure-buffer").option("maxEntriesPerTrigger", batches * largest)
-        return drained(source.option("group", f"bench-{next(turns)}").load(url))
-
-    own(1), ours(1)
-    return [_paces(batches, [(own(batches), ours(batches)) for _ in range(rounds)]) for batches in (1, 4)]
-
-
-Pace = tuple[float, float]
-"""Entries per second in micro-batches, and the seconds that the query took from its start to its end."""
-
-
-def _paces(batches: int, taken: list[tuple[Pace, Pace]]) -> Row:
-    (theirs, their_s), (mine, my_s) = (max(paces) for paces in zip(*taken, strict=True))
-    print(
-        f"  into Parquet, {batches} of the buffer's batches per micro-batch: the file source {theirs:,.0f} entries/s "
-        f"({their_s:.1f} s with the query's start), tenure-buffer {mine:,.0f} ({my_s:.1f} s)"
-    )
-    what = f"streaming into Parquet, {batches} per micro-batch, of Spark's file source"
-    return what, f"{mine / theirs:.2f}", "≥ 0.9", mine >= 0.9 * theirs
 
 
 # From produce to the sink

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, get_args
 
 from bench.events import events
 from bench.measure import Row
+from bench.processes import cpu_s
 from tenure.buffer import BufferSettings, Producer
 from tenure.spark.columns import spark_schema
 from tenure.spark.decode import decoded
@@ -18,11 +21,12 @@ from tenure.spark.reader import RangeReader, ReaderName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["decoding", "fill_small", "small_batches"]
+__all__ = ["Spent", "decoding", "fill_small", "ratio_of", "small_batches"]
 
 SMALL_ENTRIES = 10
 FILES_MAX = 8
 OF_THE_BEST = 1.2
+OF_SPARK = 0.9
 DECODED_ENTRIES = 400_000
 EVENT = "event string, topic string, ts bigint, runs array<bigint>, node string, lease_id string, deliveries int"
 
@@ -83,12 +87,31 @@ def decoding(spark: SparkSession, root: Path, rounds: int) -> list[Row]:
         parsed = F.from_json(F.col("entry").cast("string"), schema)
         return raw.withColumn("parsed", parsed).select("seq", "index", "ingestion_time", "metadata", "parsed.*")
 
-    own = mine = float("inf")
-    for _ in range(rounds + 3):  # the first of each compile
-        own = min(own, _discarded_s(plain()))
-        mine = min(mine, _discarded_s(decoded(raw, schema)))
-    print(f"  {raw.count():,} entries decoded: from_json {own:.2f} s, decoded {mine:.2f} s")
-    return [("typed decode, of a plain from_json", f"{own / mine:.2f}", "≥ 0.9", own / mine >= 0.9)]
+    for _ in range(3):  # the first of each compile
+        _discarded(plain()), _discarded(decoded(raw, schema))
+    own, mine = zip(*((_discarded(plain()), _discarded(decoded(raw, schema))) for _ in range(rounds)), strict=True)
+    print(f"  {raw.count():,} entries decoded: from_json {_told(own)}, decoded {_told(mine)}")
+    return [ratio_of("typed decode, of a plain from_json", own, mine)]
+
+
+Spent = tuple[float, float]
+"""Seconds of CPU time in all processes, and by the clock."""
+
+
+def ratio_of(what: str, own: Sequence[Spent], mine: Sequence[Spent]) -> Row:
+    """How much of the pace of Spark's own way is reached, by medians; the bar is for CPU time, which others disturb
+    less.
+    """
+    by_cpu, by_clock = (_median(own, each) / _median(mine, each) for each in (0, 1))
+    return what, f"{by_cpu:.2f} by CPU, {by_clock:.2f} by clock", f"≥ {OF_SPARK}", by_cpu >= OF_SPARK
+
+
+def _median(spent: Sequence[Spent], each: int) -> float:
+    return median(one[each] for one in spent)
+
+
+def _told(spent: Sequence[Spent]) -> str:
+    return f"{_median(spent, 0):.2f} s of CPU in {_median(spent, 1):.2f} s"
 
 
 def _raw(spark: SparkSession, path: Path) -> DataFrame:
@@ -101,7 +124,7 @@ def _raw(spark: SparkSession, path: Path) -> DataFrame:
     return spark.read.parquet(str(path))
 
 
-def _discarded_s(frame: DataFrame) -> float:
-    started = time.perf_counter()
+def _discarded(frame: DataFrame) -> Spent:
+    cpu, started = cpu_s(), time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - started
+    return cpu_s() - cpu, time.perf_counter() - started

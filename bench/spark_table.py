@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +64,6 @@ def into_a_table(spark: SparkSession, url: str, root: Path, rounds: int) -> list
 def _cpu_of(work: Callable[[], None], table: Path) -> float:
     """Processor seconds of this process, its JVM and its Python workers for a table that was not there."""
     shutil.rmtree(table, ignore_errors=True)
-    before = cpu_s(os.getpid())
+    before = cpu_s()
     work()
-    return cpu_s(os.getpid()) - before
+    return cpu_s() - before

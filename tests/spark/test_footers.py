@@ -148,6 +148,13 @@ def test_arrow_comes_in_slices_of_so_many_rows_and_bytes(store: SimStore):
     assert {len(rows) for rows in alone} == {1}
 
 
+def test_columns_that_nobody_asked_for_are_neither_made_nor_counted(store: SimStore):
+    (found,) = asyncio.run(filled(store, [([b"x"] * 1_000, b"m" * 500)]))
+    (rows,) = to_arrow(fetched(store, found), columns=("entry", "index"), bytes_max=100_000)
+    assert rows.schema == arrow_schema(("entry", "index"))
+    assert rows.to_pylist() == [{"entry": b"x", "index": index} for index in range(1_000)]
+
+
 def test_a_store_has_the_name_that_hadoop_gives_it():
     assert jvm_root("file:///var/a%20b/c") == "file:///var/a b/c"
     assert jvm_root("s3://bucket/a/b?endpoint=http://127.0.0.1:1") == "s3a://bucket/a/b"

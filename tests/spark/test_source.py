@@ -41,9 +41,12 @@ def started(spark: SparkSession, tmp_path: Path) -> Iterator[Started]:
     register(spark)
     queries: list[StreamingQuery] = []
 
-    def start(url: str, *, name: str = "table", now: bool = False, **options: Any) -> StreamingQuery:
+    def start(
+        url: str, *, name: str = "table", now: bool = False, columns: str | None = None, **options: Any
+    ) -> StreamingQuery:
+        source = spark.readStream.format("tenure-buffer")
         writer = (
-            spark.readStream.format("tenure-buffer")
+            (source.schema(columns) if columns else source)
             .options(**{"pollMs": "20"} | {key: str(value) for key, value in options.items()})
             .load(url)
             .writeStream.format("parquet")
@@ -108,6 +111,18 @@ def test_available_now_drains_and_acknowledges_everything(
     assert (entries(spark, tmp_path / "table"), standing(url)[1]) == (flat(BATCHES), 6)
     assert started(url, now=True).awaitTermination(WAIT_S)  # again, with nothing new
     assert entries(spark, tmp_path / "table") == flat(BATCHES)
+
+
+def test_a_query_that_names_its_columns_gets_those_and_no_others(
+    spark: SparkSession, filled: Filled, started: Started, tmp_path: Path
+):
+    url = filled(*BATCHES)
+    assert started(url, now=True, columns="index bigint, entry binary").awaitTermination(WAIT_S)
+    table = spark.read.parquet(str(tmp_path / "table"))
+    assert table.columns == ["index", "entry"]
+    assert sorted(bytes(row.entry) for row in table.collect()) == sorted(flat(BATCHES))
+    with pytest.raises(Exception, match="value string is no column of a buffer"):
+        started(url, name="other", now=True, columns="value string").awaitTermination(WAIT_S)
 
 
 def test_a_restart_without_new_data_acknowledges_what_was_committed(

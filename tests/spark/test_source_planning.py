@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMinRows
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType
 
 from tenure.buffer import inspect
 from tenure.buffer.collector import Collector
 from tenure.buffer.groups import drop_group
 from tenure.buffer.quarantine import quarantine
-from tenure.errors import Conflict, Corrupt, LeaseLost, NotFound
+from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
 from tenure.spark.source import BufferSource, BufferStreamReader
 from tests.buffer.support import quick
 from tests.spark.conftest import Filled
@@ -317,3 +318,31 @@ def test_a_buffer_that_is_not_there_is_named(tmp_path: Path, opened: Any):
 
 def test_the_columns_are_those_of_a_batch_job():
     assert BufferSource({"path": "file:///x"}).schema().names == ["seq", "index", "ingestion_time", "metadata", "entry"]
+
+
+def test_a_schema_names_the_columns_that_tasks_make(filled: Filled, readers: list[BufferStreamReader]):
+    source = BufferSource({"path": filled(*BATCHES), "pollMs": "1"})
+    all_columns = {field.name: field for field in source.schema()}
+    reader = source.streamReader(StructType([all_columns["entry"], all_columns["seq"]]))
+    readers.append(reader)
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start, step(reader, start))
+    rows = [row for batch in pickle.loads(pickle.dumps(reader)).read(partition) for row in batch.to_pylist()]
+    assert rows == [{"entry": entry, "seq": seq} for seq, entries in enumerate(BATCHES) for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ([("value", BinaryType())], "value binary is no column of a buffer: name some of seq bigint, index bigint"),
+        ([("entry", BinaryType()), ("index", IntegerType())], "index int is no column"),
+        ([("entry", BinaryType())] * 2, "each once"),
+        ([], "at least one"),
+    ],
+    ids=["name", "type", "twice", "none"],
+)
+def test_a_schema_of_other_columns_is_refused(tmp_path: Path, fields: list[tuple[str, DataType]], told: str):
+    source = BufferSource({"path": tmp_path.as_uri()})
+    with pytest.raises(Invalid, match=told) as caught:
+        source.streamReader(StructType([StructField(name, kind) for name, kind in fields]))
+    assert caught.value.code == "bad_columns"

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from tenure.buffer.batch import Descriptor
 from tenure.errors import Conflict, Invalid, LeaseLost
-from tenure.spark.columns import spark_schema
+from tenure.spark.columns import asked_columns, spark_schema
 from tenure.spark.offsets import Offset
 from tenure.spark.plan import Plan, Planned, balanced, fitting
 from tenure.spark.source_options import Budget, SourceOptions
@@ -49,18 +49,20 @@ class BufferSource(DataSource):
         return spark_schema()
 
     def streamReader(self, schema: StructType) -> BufferStreamReader:  # noqa: N802 - Spark's name
-        return BufferStreamReader(self._options)
+        """Raises Invalid (``bad_columns``) for a schema that names something else than columns of a buffer."""
+        return BufferStreamReader(self._options, asked_columns(schema))
 
 
 class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the query's source process, reads in tasks; a task gets a copy that knows the options only.
+    """Plans in the query's source process, reads in tasks; a task gets a copy that knows options and columns only.
 
     The group is taken over with the first call that needs it, never before: a frame that is only looked at moves
     nothing.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
+        self._columns = columns
         self._opened: Plan | None = None
         self._target: int | None = None  # where AvailableNow ends
         self._end = 0  # the first sequence that is not there yet, by the last look
@@ -68,8 +70,8 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting: tuple[int, float] | None = None  # what waits for minEntriesPerTrigger, and since when
         self._planned: Planned | None = None  # what latestOffset cut last, for partitions
 
-    def __reduce__(self) -> tuple[type[BufferStreamReader], tuple[SourceOptions]]:
-        return BufferStreamReader, (self._options,)
+    def __reduce__(self) -> tuple[type[BufferStreamReader], tuple[SourceOptions, tuple[str, ...]]]:
+        return BufferStreamReader, (self._options, self._columns)
 
     # Where the stream stands
 
@@ -153,6 +155,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return record_batches(
             self._options.url,
             msgspec.msgpack.decode(partition.value, type=list[Descriptor]),
+            columns=self._columns,
             group=self._options.group,
             skip_lost=not self._options.fail_on_data_loss,
         )

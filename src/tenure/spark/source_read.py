@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def record_batches(
-    url: str, descriptors: Sequence[Descriptor], *, group: str, skip_lost: bool
+    url: str, descriptors: Sequence[Descriptor], *, columns: Sequence[str], group: str, skip_lost: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these batches, in order.
+    """The rows of these batches, in order, with these columns.
 
     Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
     ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
@@ -43,7 +43,7 @@ def record_batches(
     for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
         batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
         if batch is not None:
-            yield from to_arrow(batch)
+            yield from to_arrow(batch, columns=columns)
 
 
 def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:

@@ -1,12 +1,14 @@
 """Entries of a frame as typed columns; an entry that does not fit never stops a job.
 
 Spark's ``from_json`` is looser than what is wanted here: it ends with the first value of a text and takes whatever
-follows for nothing, and it knows of quotes that JSON does not. So an entry is read as the one element of an array in
-an object: then whatever follows it is an error, or a second element.
+follows for nothing, and it knows of quotes that JSON does not. So the last brace of an entry is replaced by a field
+more and a brace. The object that Spark finds has this field if it is the one that the last brace closes, and then
+nothing follows it. The field's name is a secret of the process, so that no entry has it by itself.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -26,9 +28,16 @@ RENAMED: Final = {
     "ingestion_time": "_ingestion_time",
     "metadata": "_metadata",
 }
+_TEXT: Final = "_text"
 _WHOLE: Final = "_whole"
 _ONE: Final = "_one"
-_CORRUPT: Final = "_corrupt"
+_END: Final = secrets.token_hex(4)
+_CORRUPT: Final = f"{_END}_corrupt"
+_LAST: Final = f',"{_END}":true}}'
+"""What stands for the last brace."""
+_SPACE: Final = "[ \\t\\r\\n]*"
+_EMPTY: Final = rf"\A{_SPACE}\{{{_SPACE}\}}{_SPACE}\z"
+"""An object without fields; one more field behind a comma makes no JSON of it."""
 _TIME_PARSER: Final = "spark.sql.legacy.timeParserPolicy"
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
@@ -51,23 +60,63 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
         return frame.select(*kept, f.col("entry"), f.lit(None).cast("string").alias(MALFORMED))
     entry = f.col("entry")
     text = entry.cast("string")
-    # To bytes and back leaves no byte that is not UTF-8, and is the entry itself where there was none.
-    clean = f.encode(text, "UTF-8")
-    is_utf8 = clean == entry
-    bounded = f.substring(clean.cast("string"), 1, MALFORMED_CHARS_MAX)
+    is_utf8 = _is_utf8(frame.sparkSession, entry)
     if format == "text":
-        return frame.select(*kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, bounded).alias(MALFORMED))
+        return frame.select(
+            *kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bounded(text)).alias(MALFORMED)
+        )
     assert schema is not None, "JSON is decoded by a schema"
     _let_bad_dates_be(frame.sparkSession)
-    whole = f.from_json(f.concat(f.lit('{"v":['), text, f.lit("]}")), _wrapped(schema), _OPTIONS)
-    parsed = frame.select(*kept, entry, whole.alias(_WHOLE))
-    # Choosing the object is a step of its own: the checks run once for each entry and not once for each field, and the
-    # text for `_malformed` is made where an entry does not fit, and nowhere else.
-    one = f.when(_is_one_object() & is_utf8, f.col(_WHOLE)["v"][0]).alias(_ONE)
-    checked = parsed.select(*RENAMED.values(), entry, one)
+    # Spark keeps these steps apart, as each uses more than once what the one before has made. It interprets what stands
+    # inside `from_json`, so the text is made before it, by compiled code. The checks run once for each entry and not
+    # once for each field, and the text for `_malformed` is made where an entry does not fit, and nowhere else.
+    ended = frame.select(*kept, f.when(is_utf8 & _is_closed(text), _ended(entry)).otherwise(text).alias(_TEXT))
+    parsed = ended.select("*", f.from_json(_TEXT, _with_end(schema), _OPTIONS).alias(_WHOLE))
+    whole = f.col(_WHOLE)
+    fits = whole[_END] & whole[_CORRUPT].isNull()
+    checked = parsed.select(*RENAMED.values(), _TEXT, f.when(fits, whole).alias(_ONE))
     fields = [f.col(_ONE)[name].alias(name) for name in schema.names]
-    malformed = f.when(f.col(_ONE).isNull(), bounded).alias(MALFORMED)
+    given = f.replace(f.col(_TEXT), f.lit(_LAST), f.lit("}"))
+    malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bounded(given)).alias(MALFORMED)
     return checked.select(*RENAMED.values(), *fields, malformed)
+
+
+def _is_closed(text: Column) -> Column:
+    """Whether there is a last brace, and nothing but space behind it."""
+    from pyspark.sql import functions as f
+
+    behind = _behind(text)
+    return (f.octet_length(behind) < f.octet_length(text)) & ((behind == "") | behind.rlike(rf"\A{_SPACE}\z"))
+
+
+def _ended(entry: Column) -> Column:
+    """The text of an entry with one field more, which shows where it ends."""
+    from pyspark.sql import functions as f
+
+    space = _behind(entry.cast("string")).cast("binary")
+    head = entry.substr(f.lit(1), f.length(entry) - f.length(space) - 1)
+    return f.concat(head, f.lit(_LAST).cast("binary"), space).cast("string")
+
+
+def _behind(text: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.substring_index(text, "}", -1)
+
+
+def _bounded(text: Column) -> Column:
+    """The first characters; to bytes and back leaves no byte that is not UTF-8."""
+    from pyspark.sql import functions as f
+
+    return f.substring(f.encode(text, "UTF-8").cast("string"), 1, MALFORMED_CHARS_MAX)
+
+
+def _is_utf8(spark: SparkSession, entry: Column) -> Column:
+    """Whether the bytes are UTF-8; before 4.0 Spark has no function that says so, and they are read and written."""
+    from pyspark.sql import functions as f
+
+    text = entry.cast("string")
+    return f.encode(text, "UTF-8") == entry if spark.version.startswith("3.") else f.is_valid_utf8(text)
 
 
 def _let_bad_dates_be(spark: SparkSession) -> None:
@@ -78,16 +127,7 @@ def _let_bad_dates_be(spark: SparkSession) -> None:
         spark.conf.set(_TIME_PARSER, "CORRECTED")
 
 
-def _wrapped(schema: StructType) -> StructType:
-    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+def _with_end(schema: StructType) -> StructType:
+    from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-    return StructType([StructField("v", ArrayType(schema)), StructField(_CORRUPT, StringType())])
-
-
-def _is_one_object() -> Column:
-    """Whether the text was one object of the schema; never null."""
-    from pyspark.sql import functions as f
-
-    whole = f.col(_WHOLE)
-    sound = whole[_CORRUPT].isNull() & (f.size(whole["v"]) == 1) & whole["v"][0].isNotNull()
-    return f.coalesce(sound, f.lit(False))
+    return StructType([*schema, StructField(_END, BooleanType()), StructField(_CORRUPT, StringType())])
