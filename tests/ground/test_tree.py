@@ -21,6 +21,8 @@ REGISTRY = re.compile("|".join(rf"\b{re.escape(name)}\.(?:{ends})\b" for name, e
 # A path counts from its first slash: `/v0/…/work/` is an address of ours.
 HOMES = ("work", "root", "home", "Users")
 MACHINE_PATH = re.compile(rf"(?<![\w.~}})\]/-])/(?:{'|'.join(HOMES)})/\w")
+# Papers that are not in the repository: a reader could not follow them.
+ELSEWHERE = re.compile(r"(?i)\bseeds? 0\d\d\b|\bcontract, sec\w+ \d|\((?:see )?sec\w+ \d+\)|\boracle \(?[a-f]\b")
 
 
 def tracked_files() -> list[Path]:
@@ -45,6 +47,10 @@ def test_no_tracked_file_names_a_package_registry():
 
 def test_no_tracked_file_names_a_path_of_one_machine():
     assert found(MACHINE_PATH) == []
+
+
+def test_no_tracked_file_refers_to_a_paper_outside_of_the_repository():
+    assert found(ELSEWHERE) == []
 
 
 def test_no_lock_file_with_addresses_is_tracked():

@@ -50,10 +50,11 @@ class Book:
     def _record(self, files: list[str]) -> dict[str, dict[str, object]]:
         out = self._directory / "recorded.json"
         out.unlink(missing_ok=True)
-        child = in_child(lambda: record(files, source=self._root / "src", rooms=ROOMS, out=out))
+        said = self._directory / "recording.log"
+        child = in_child(lambda: record(files, source=self._root / "src", rooms=ROOMS, out=out), output=str(said))
         os.waitpid(child, 0)
         if not out.is_file():
-            raise SystemExit("the tests could not be run: see what `make quick` reports")
+            raise SystemExit(f"the tests could not be run: see {said.relative_to(self._root)}")
         found: dict[str, dict[str, object]] = json.loads(out.read_text())
         return found
 

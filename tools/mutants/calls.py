@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+# The libraries are loaded before the fork, too early for their assertions to be rewritten.
+QUIET = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+
 
 class Recorder:
     """Collect the functions below `source` that each test calls, and the processor time it takes."""
@@ -65,7 +68,7 @@ class Recorder:
 def record(tests: list[str], *, source: Path, rooms: tuple[str, ...], out: Path) -> int:
     """Run the tests and write what each one calls. Runs in a process of its own."""
     recorder = Recorder(str(source), rooms)
-    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *tests], plugins=[recorder])
+    code = pytest.main([*QUIET, "--tb=short", *tests], plugins=[recorder])
     # A test that fails without a mutant kills nothing, and would seem to kill everything.
     fit = {name: test for name, test in recorder.tests.items() if "unfit" not in test and "calls" in test}
     out.write_text(json.dumps(fit))

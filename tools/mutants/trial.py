@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from tools.mutants.calls import QUIET
 from tools.mutants.mutate import Mutant
 
 DATA_BYTES_MAX = 3 << 30
@@ -51,21 +52,22 @@ def try_mutant(mutant: Mutant, tests: Sequence[str], *, seconds: float) -> Fate:
     return Fate.SURVIVED if os.WEXITSTATUS(status) == pytest.ExitCode.OK else Fate.KILLED
 
 
-def in_child(work: Callable[[], int]) -> int:
-    """Fork, run the work without a word, exit with what it returns; return the child's process id."""
+def in_child(work: Callable[[], int], *, output: str = os.devnull) -> int:
+    """Fork, run the work with its output in a file, exit with what it returns; return the child's process id."""
     child = os.fork()
     if child:
         return child
-    _silent(work)
+    _apart(work, output)
 
 
-def _silent(work: Callable[[], int]) -> NoReturn:
+def _apart(work: Callable[[], int], output: str) -> NoReturn:
     code = 70
     try:
         os.setsid()
-        null = os.open(os.devnull, os.O_RDWR)
-        for handle in (0, 1, 2):
-            os.dup2(null, handle)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
         code = work()
     finally:
         os._exit(code)
@@ -77,8 +79,8 @@ def _run(mutant: Mutant, tests: Sequence[str], *, cpu_seconds: int) -> int:
     _import_changed(mutant)
     _without_shrinking()
     files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
-    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS_MAX}"]
-    return int(pytest.main([*options, "--hypothesis-profile=mutants", *files], plugins=[Selected(tests)]))
+    options = ["-x", "--tb=no", f"--timeout={TEST_SECONDS_MAX}", "--hypothesis-profile=mutants"]
+    return int(pytest.main([*QUIET, *options, *files], plugins=[Selected(tests)]))
 
 
 def _import_changed(mutant: Mutant) -> None:
