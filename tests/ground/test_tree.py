@@ -106,8 +106,10 @@ def test_bare_make_prints_the_menu():
     for task in (
         "setup",
         "run",
+        "quick",
         "test",
         "test-full",
+        "test-mutants",
         "lint",
         "types",
         "format",

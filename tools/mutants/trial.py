@@ -79,7 +79,8 @@ def _run(mutant: Mutant, tests: Sequence[str], *, cpu_seconds: int) -> int:
     _import_changed(mutant)
     _without_shrinking()
     files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
-    options = ["-x", "--tb=no", f"--timeout={TEST_SECONDS_MAX}", "--hypothesis-profile=mutants"]
+    # Plain assertions: pytest would load a package with a plugin in it, as ours is, by a loader of its own.
+    options = ["-x", "--tb=no", "--assert=plain", f"--timeout={TEST_SECONDS_MAX}", "--hypothesis-profile=mutants"]
     return int(pytest.main([*QUIET, *options, *files], plugins=[Selected(tests)]))
 
 
