@@ -121,6 +121,13 @@ def test_bare_make_prints_the_menu():
         assert re.search(rf"^  make {task} +\w", menu, re.MULTILINE)
 
 
+def test_contributing_names_every_room_and_every_folder_of_tests():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = [path for top in ("src/tenure", "tests") for path in (ROOT / top).iterdir() if path.is_dir()]
+    names = [str(path.relative_to(ROOT)) for path in folders if path.name != "__pycache__"]
+    assert [name for name in sorted(names) if not re.search(rf"{name}(?![\w/])", text)] == []
+
+
 def test_continuous_integration_runs_what_people_run():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
