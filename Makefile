@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-full lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -36,6 +36,9 @@ run: $(READY) ## Run the tour, from the engine to Spark, then serve on port 4000
 	@$(BIN)/tenure tour --spark .tenure-tour
 	@test "$$CI" = true || exec $(BIN)/tenure serve --data .tenure-data --port 4000
 
+quick: $(READY) ## Run the units of every room, in less than a minute
+	$(BIN)/python -m tests.quick -q -n 2 --dist load $(ARGS)
+
 test: lint types pytest ## Lint, check types and run the tests
 
 pytest: $(READY)
@@ -43,6 +46,9 @@ pytest: $(READY)
 
 test-full: lint types ## As test, with the long suites and many more examples
 	$(BIN)/pytest -n $(JOBS) --dist load -m "" --timeout 3600 --hypothesis-profile full $(ARGS)
+
+test-mutants: $(READY) ## Change the engine in small ways and see that a test notices (ARGS="--minutes 10" stops, the next run goes on)
+	nice -n 10 $(BIN)/python -m tools.mutants $(ARGS)
 
 lives: $(READY) ## Live random lives of a broker until one goes wrong (ARGS="--seconds 1800 --seed 1")
 	$(BIN)/python -m tests.lives $(ARGS)

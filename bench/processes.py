@@ -37,7 +37,7 @@ class Peak:
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """Processor seconds of a process (this one unless given), of those below it, and of those that these have waited for."""
+    """Processor seconds of a process, by default this one, of those below it, and of those that these have waited for."""
     ticks = 0
     for each in _family(pid or os.getpid()):
         try:

@@ -1,4 +1,4 @@
-"""Claiming (seed 003 and contract, section 9): who gets which job, for how long, and who waits for it."""
+"""Claiming: who gets which job, for how long, and who waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer waits for, and what can be seen before it is safe (contract, sections 2 and 9)."""
+"""What an answer waits for, and what can be seen before it is safe."""
 
 from __future__ import annotations
 

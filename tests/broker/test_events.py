@@ -1,4 +1,4 @@
-"""Following the life of jobs (contract, section 9): every kind, in order, and never without bound."""
+"""Following the life of jobs: every kind, in order, and never without bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ack holes (seed 000 and contract, section 9): counted exactly, capped without wedging."""
+"""Ack holes: counted exactly, capped without wedging."""
 
 from __future__ import annotations
 

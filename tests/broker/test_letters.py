@@ -1,4 +1,4 @@
-"""Dead letters and their way back (seeds 000 and 003, contract, section 9)."""
+"""Dead letters and their way back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a queue (contract, section 9): jobs by state, one job, live leases. Looking changes nothing."""
+"""Looking at a queue: jobs by state, one job, live leases. Looking changes nothing."""
 
 from __future__ import annotations
 

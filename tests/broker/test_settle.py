@@ -1,4 +1,4 @@
-"""Ack, nack, extend, and what happens to a lease whose time is up (seed 003 and contract, section 9)."""
+"""Ack, nack, extend, and what happens to a lease whose time is up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as such: put, look, list, delete (contract, sections 2 and 3)."""
+"""Topics as such: put, look, list, delete."""
 
 from __future__ import annotations
 

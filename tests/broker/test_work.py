@@ -1,4 +1,4 @@
-"""Work streams (seed 003): a worker kept supplied, its jobs given back the moment it is gone."""
+"""Work streams: a worker kept supplied, its jobs given back the moment it is gone."""
 
 from __future__ import annotations
 

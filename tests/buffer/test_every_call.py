@@ -58,7 +58,7 @@ async def calls_of_a_life() -> int:
 
 
 async def check(store: SimStore, durable: list[bytes], note: str) -> None:
-    """The oracle: a group that reads everything left finds each acknowledged entry once, in order, and no stranger."""
+    """Check that a group that reads everything left finds each acknowledged entry once, in order, and no stranger."""
     store.deliver_late()
     if not any(key.startswith("manifest/") for key in store.objects):
         assert durable == [], note

@@ -172,7 +172,7 @@ def test_a_directory_without_a_log_is_wrong_usage(tenure: Tenure, command: tuple
 
 
 def test_salvage_makes_no_directory_out_of_checkpoints_alone(tenure: Tenure, data: Path, tmp_path: Path):
-    """Oracle f: an empty directory would look like an answer."""
+    """An empty directory would look like an answer."""
     for segment in (data / "segments").iterdir():
         segment.unlink()
     done = tenure("salvage", data, tmp_path / "new")
@@ -185,7 +185,7 @@ def test_salvage_makes_no_directory_out_of_checkpoints_alone(tenure: Tenure, dat
 def test_checkpoints_without_segments_are_a_problem_and_not_an_empty_log(
     tenure: Tenure, command: tuple[str, ...], data: Path
 ):
-    """Oracle f: never "OK, empty"."""
+    """Never "OK, empty"."""
     for segment in (data / "segments").iterdir():
         segment.unlink()
     done = tenure(*command, data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from pathlib import Path
 
 import msgspec
 
@@ -15,6 +14,7 @@ from tenure.core.events import KINDS
 from tenure.export.rows import Exported
 from tenure.log import frame, segment
 from tests.docs.blocks import ROOT
+from tests.kit.named_tests import missing, named
 
 REFERENCE = ROOT / "docs" / "reference"
 # Arguments that mean the same everywhere.
@@ -123,14 +123,5 @@ def spelled(parameters: list[inspect.Parameter]) -> list[str]:
 
 def test_every_promise_names_tests_that_exist():
     text = (ROOT / "docs" / "guarantees.md").read_text()
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert len(named) > 20
-    missing = [f"{path}::{test}" for path, test in named if not defines(ROOT / path, test)]
-    assert missing == []
-
-
-def defines(path: Path, test: str) -> bool:
-    return (
-        path.is_file()
-        and re.search(rf"^\s*(?:async )?(?:def|class) {test}\b|^{test}\b", path.read_text(), re.MULTILINE) is not None
-    )
+    assert len(named(text)) > 20
+    assert missing(text) == []

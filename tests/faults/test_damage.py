@@ -509,7 +509,7 @@ def test_fault_9_a_whole_checkpoint_that_makes_no_sense_is_passed_over() -> None
 
 
 def test_fault_9_checkpoints_without_any_segment_are_not_a_new_log() -> None:
-    """Oracle (f): missing data is said, never answered with "OK, empty"."""
+    """Missing data is reported, never answered with "OK, empty"."""
     session = several_segments()
     session.checkpoint()
     session.close()

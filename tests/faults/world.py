@@ -1,8 +1,8 @@
 """A small world around one engine: what was asked, what was promised, and whether a disk that comes up later keeps it.
 
-The oracle of every fault: (a) an acknowledged produce is delivered or dead-lettered, (b) nothing appears that nobody
-sent, (c) no two leases on one job overlap in log order, (d) an acknowledged ack is not undone, (e) the log folded
-again equals the live state.
+What holds in every fault (docs/faults.md): (a) an acknowledged produce is delivered or dead-lettered, (b) nothing
+appears that nobody sent, (c) no two leases on one job overlap in log order, (d) an acknowledged ack is not undone,
+(e) the log folded again equals the live state.
 """
 
 from __future__ import annotations

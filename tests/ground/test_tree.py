@@ -21,6 +21,8 @@ REGISTRY = re.compile("|".join(rf"\b{re.escape(name)}\.(?:{ends})\b" for name, e
 # A path counts from its first slash: `/v0/…/work/` is an address of ours.
 HOMES = ("work", "root", "home", "Users")
 MACHINE_PATH = re.compile(rf"(?<![\w.~}})\]/-])/(?:{'|'.join(HOMES)})/\w")
+# Papers that are not in the repository: a reader could not follow them.
+ELSEWHERE = re.compile(r"(?i)\bseeds? 0\d\d\b|\bcontract, sec\w+ \d|\((?:see )?sec\w+ \d+\)|\boracle \(?[a-f]\b")
 
 
 def tracked_files() -> list[Path]:
@@ -45,6 +47,10 @@ def test_no_tracked_file_names_a_package_registry():
 
 def test_no_tracked_file_names_a_path_of_one_machine():
     assert found(MACHINE_PATH) == []
+
+
+def test_no_tracked_file_refers_to_a_paper_outside_of_the_repository():
+    assert found(ELSEWHERE) == []
 
 
 def test_no_lock_file_with_addresses_is_tracked():
@@ -100,8 +106,10 @@ def test_bare_make_prints_the_menu():
     for task in (
         "setup",
         "run",
+        "quick",
         "test",
         "test-full",
+        "test-mutants",
         "lint",
         "types",
         "format",
@@ -111,6 +119,13 @@ def test_bare_make_prints_the_menu():
         "clean",
     ):
         assert re.search(rf"^  make {task} +\w", menu, re.MULTILINE)
+
+
+def test_contributing_names_every_room_and_every_folder_of_tests():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = [path for top in ("src/tenure", "tests") for path in (ROOT / top).iterdir() if path.is_dir()]
+    names = [str(path.relative_to(ROOT)) for path in folders if path.name != "__pycache__"]
+    assert [name for name in sorted(names) if not re.search(rf"{name}(?![\w/])", text)] == []
 
 
 def test_continuous_integration_runs_what_people_run():

@@ -1,4 +1,4 @@
-"""Claim, ack, nack, extend and redrive over HTTP, word for word as seed 003 and section 9 have them."""
+"""Claim, ack, nack, extend and redrive over HTTP: what each request answers, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch sessions (section 8): many topics on one stream, resumed without a gap, bounded for a slow reader."""
+"""Watch sessions: many topics on one stream, resumed without a gap, bounded for a slow reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work stream: seed 003's push mode, and what becomes of its jobs when the peer is gone."""
+"""The work stream: jobs that are pushed to a worker, and what becomes of its jobs when the peer is gone."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ GOLDEN = bytes.fromhex(
 
 
 def test_segments_removed_beside_a_checkpoint_are_not_taken_for_a_new_log() -> None:
-    """Oracle f: never "OK, empty"."""
+    """Never "OK, empty"."""
     disk, _ = chain()
     checkpoint.save(disk, open_log(disk.kill())[0].position(), b"state")
     for name in [name for name in disk.names() if name.startswith("segments/")]:

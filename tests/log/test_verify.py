@@ -246,7 +246,7 @@ def test_a_head_that_is_damaged_does_not_hide_that_the_end_before_it_is_cut_off(
 
 
 def test_checkpoints_without_segments_are_a_problem() -> None:
-    """Fault 9, oracle f: opening refuses that directory, so it is not "no problem, empty"."""
+    """Fault 9: opening refuses that directory, so it is not "no problem, empty"."""
     disk, _ = chain()
     log, _ = open_log(disk)
     checkpoint.save(disk, log.position(), b"state")

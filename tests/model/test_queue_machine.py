@@ -353,7 +353,7 @@ class QueueMachine(EngineMachine):
         with self.step() as now:
             jobs = sorted((job for job in queue.held() if job.lease == lease), key=lambda job: job.seq)
             for job in reversed(jobs) if backwards else jobs:
-                options = {"node": job.node, "seqs": [job.seq], "lease": lease_id(lease)}
+                options = {"node": job.node, "seqs": [job.seq], "lease_id": lease_id(lease)}
                 if acked and job is jobs[len(jobs) // 2]:
                     self.end("ack", {job.seq}, [], options, now=now, delay=None)
                 else:
@@ -379,7 +379,7 @@ class QueueMachine(EngineMachine):
         lease_ids = fences[: len(seqs)] if by == "lease_ids" and seqs else None
         options: dict[str, Any] = {"node": node, "seqs": seqs, "strict": strict}
         if lease is not None:
-            options["lease"] = lease_id(lease)
+            options["lease_id"] = lease_id(lease)
         if lease_ids is not None:
             options["lease_ids"] = [lease_id(number) for number in lease_ids]
         with self.step() as now:

@@ -46,7 +46,7 @@ def cannot(what: str, error: OSError) -> TenureError:
 def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int) -> list[Head]:
     """Give the heads of the segments, oldest first; a directory without any gets its first one.
 
-    A checkpoint without segments means that somebody removed them: that is not a new log (oracle f).
+    A checkpoint without segments means that somebody removed them: that is not a new log (fault 9).
     """
     heads = list_heads(disk)
     while heads and (head := publish_next(disk, heads[-1])) is not None:

@@ -1,4 +1,4 @@
-"""Appending (contract, section 4): all or nothing, at most once where the caller names it, within the limits."""
+"""Appending: all or nothing, at most once where the caller names it, within the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting records (contract, section 6): below a seq, by tag, by seq, and all of these together."""
+"""Deleting records: below a seq, by tag, by seq, and all of these together."""
 
 from __future__ import annotations
 

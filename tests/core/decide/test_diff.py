@@ -1,4 +1,4 @@
-"""Reading (contract, section 5): cursors, floors, tombstones, own records left out, and waits that do not poll."""
+"""Reading: cursors, floors, tombstones, own records left out, and waits that do not poll."""
 
 from __future__ import annotations
 

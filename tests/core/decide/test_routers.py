@@ -1,4 +1,4 @@
-"""Routers (contract, section 7): copies from a cursor of the log, past filters, loops, full and absent destinations."""
+"""Routers: copies from a cursor of the log, past filters, loops, full and absent destinations."""
 
 from __future__ import annotations
 

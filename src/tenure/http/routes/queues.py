@@ -1,4 +1,4 @@
-"""Claim, ack, nack, extend and redrive: the life of a lease over HTTP, as seed 003 and section 9 say."""
+"""Claim, ack, nack, extend and redrive: the life of a lease over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /v0/watch and GET /v0/watch/:wid: many topics over one stream (section 8)."""
+"""POST /v0/watch and GET /v0/watch/:wid: many topics over one stream."""
 
 from __future__ import annotations
 
