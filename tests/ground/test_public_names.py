@@ -136,6 +136,7 @@ PUBLIC = {
         "WireError",
     ],
     "tenure.buffer": [
+        "ArrowDeltaSink",
         "Batch",
         "BufferMetrics",
         "BufferSettings",
@@ -144,7 +145,6 @@ PUBLIC = {
         "Collector",
         "Commit",
         "Consumer",
-        "DeltaSink",
         "Descriptor",
         "FetchHandle",
         "Finding",
@@ -354,3 +354,7 @@ def test_public_names_are_the_pinned_ones(module: str):
 def test_every_public_name_is_there(module: str):
     loaded = importlib.import_module(module)
     assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
+
+
+def test_there_is_one_public_delta_sink():
+    assert [module for module in PUBLIC if "DeltaSink" in PUBLIC[module]] == ["tenure.spark"]
