@@ -54,6 +54,22 @@ class Ingest(Generic[Rows]):
     """One run from a consumer into a sink; ``decode`` turns a batch into the rows that the sink takes, in a thread.
 
     ``committed_seq`` is the last batch that the sink holds, ``acked_seq`` the last that was acknowledged.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Consumer, Ingest, Producer, SqliteSink
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     async with Producer(store) as producer:
+    ...         await (await producer.produce([b"a", b"b"])).durable()
+    ...     sink = SqliteSink(":memory:", create="create table t (entry)", insert="insert into t values (?)")
+    ...     async with Consumer(store, create=True) as consumer:
+    ...         ingest = Ingest(consumer, lambda batch: [(entry,) for entry in batch.entries], sink)
+    ...         await ingest.catch_up()
+    ...     await sink.close()
+    ...     return ingest.committed_seq
+    >>> asyncio.run(main())
+    0
     """
 
     def __init__(

@@ -31,7 +31,18 @@ _COUNTERS: Final = (
 
 
 class FakeTimers(Timers):
-    """The same calls, in memory. Time stands still until ``clock.advance``, which also wakes those who wait."""
+    """The same calls, in memory. Time stands still until ``clock.advance``, which also wakes those who wait.
+
+    >>> import asyncio
+    >>> from tenure.testing import FakeTimers
+    >>> async def main():
+    ...     timers = FakeTimers()
+    ...     await timers.schedule("reminders", {"to": 42}, delay=60_000)
+    ...     timers.clock.advance(60_000)
+    ...     return [held.json() for held in await timers.claim("reminders")]
+    >>> asyncio.run(main())
+    [{'to': 42}]
+    """
 
     def __init__(self, clock: ManualClock | None = None, *, settings: TimersSettings | None = None) -> None:
         self.clock = clock or ManualClock()

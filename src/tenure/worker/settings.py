@@ -10,7 +10,12 @@ __all__ = ["WorkerSettings"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant."""
+    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant.
+
+    >>> from tenure.worker import WorkerSettings
+    >>> WorkerSettings(concurrency=8).concurrency_of(100)
+    8
+    """
 
     concurrency: int = 0
     """Jobs running at once over all tasks, shared by their weights; 0: each task by its own limit alone."""
