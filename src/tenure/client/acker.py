@@ -228,4 +228,6 @@ def _not_sent() -> Closed:
 
 
 def _no_room() -> Overloaded:
-    return Overloaded("too many jobs wait for being settled: take fewer at once", code="busy", limit="pending_max")
+    return Overloaded(
+        "too many acks are pending (limit pending_max): claim fewer jobs at once", code="busy", limit="pending_max"
+    )
