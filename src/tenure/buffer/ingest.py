@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
+from tenure.backoff import backoff_ms
 from tenure.buffer.batch import Batch, Descriptor
 from tenure.buffer.ingest_settings import IngestSettings
 from tenure.buffer.sinks import Commit, Outcome, Sink
@@ -272,7 +273,8 @@ class Ingest(Generic[Rows]):
             return False
 
     async def _pause(self, attempt: int) -> None:
-        wait_ms = min(self._settings.backoff_ms * 2**attempt, self._settings.backoff_ms_max)
+        settings = self._settings
+        wait_ms = backoff_ms(attempt + 1, min_ms=settings.backoff_ms, max_ms=settings.backoff_ms_max)
         await asyncio.sleep(wait_ms / 1000)
 
     async def _ack_if_due(self) -> None:

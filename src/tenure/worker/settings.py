@@ -48,7 +48,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the shutdown hooks may take together before the worker ends without them."""
     restart_min_ms: int = 1_000
     restart_max_ms: int = 30_000
-    """The wait before a supervised worker is started again: min, doubled each time that it did not last for max."""
+    """The wait before a supervised worker is started again is drawn from 0 to min, which doubles each time that it did
+    not last for max."""
     child_start_ms: int = 30_000
     """How long a process for CPU-bound handlers may take to import the app and run its startup hooks."""
     page_connections_max: int = 32
