@@ -13,7 +13,6 @@ first, so whatever ends the retries then is raised as Indeterminate. A read chan
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TypeVar
 
 import msgspec
@@ -23,19 +22,12 @@ from tenure.client.answers import decode, error_of, is_ours
 from tenure.client.core import Core
 from tenure.client.plan import Plan, Send, Sleep
 from tenure.client.wire import Request, Response, WireError
+from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
 
 T = TypeVar("T")
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"
 
 
 class Answered(msgspec.Struct, frozen=True):

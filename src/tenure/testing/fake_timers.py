@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tenure.contract.repeat import Repeat
 from tenure.testing.clock import ManualClock
-from tenure.timers.calling import Answer, Repeat
+from tenure.timers.calling import Answer
 from tenure.timers.outage import Outage, log_report
 from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers

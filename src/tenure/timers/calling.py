@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from tenure.backoff import backoff_ms
+from tenure.contract.repeat import Repeat
 from tenure.errors import Indeterminate, Overloaded, TenureError
 from tenure.timers.outage import Outage
 from tenure.timers.refusals import refusal_of
@@ -25,15 +25,7 @@ from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wire import Command, NoAnswer, NotSent, Wire
 
-__all__ = ["Answer", "Caller", "Repeat", "Scripts"]
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"
+__all__ = ["Answer", "Caller", "Scripts"]
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -9,11 +9,12 @@ from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 
+from tenure.contract.repeat import Repeat
 from tenure.core.names import check_node, check_topic_name
 from tenure.core.values import check_within
 from tenure.errors import Conflict, Indeterminate, Invalid, Overloaded
 from tenure.timers import replies
-from tenure.timers.calling import Repeat, Scripts
+from tenure.timers.calling import Scripts
 from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, operations, spread, timer_id_of
 from tenure.timers.model import (
     At,
