@@ -37,7 +37,7 @@ class Peak:
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """Processor seconds of a process, by default this one, of those below it, and of those that these have waited for."""
+    """Return the processor seconds of a process (by default this one) and of all below it, those that ended included."""
     ticks = 0
     for each in _family(pid or os.getpid()):
         try:

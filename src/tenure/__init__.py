@@ -52,33 +52,37 @@ _LAZY = {
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Ack",
-    "AckPolicy",
-    "App",
+__all__ = [  # noqa: RUF022 - in groups
+    # Servers and clients
     "AsyncClient",
     "Broker",
     "Client",
-    "Closed",
-    "Conflict",
+    "Record",
+    "Settings",
+    # Apps and their tasks
+    "App",
     "Context",
-    "Corrupt",
-    "Denied",
+    "Middleware",
+    "Task",
+    "Tick",
+    # What becomes of a job
+    "Ack",
+    "AckPolicy",
     "Exponential",
     "Fixed",
+    "Nack",
+    "Reject",
+    # Errors
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "Denied",
     "Indeterminate",
     "Invalid",
     "LeaseLost",
-    "Middleware",
-    "Nack",
     "NotFound",
     "Overloaded",
-    "Record",
-    "Reject",
-    "Settings",
-    "Task",
     "TenureError",
-    "Tick",
 ]
 
 

@@ -36,7 +36,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of this machine.
+
+    >>> from tenure.clock import SystemClock
+    >>> clock = SystemClock()
+    >>> before_ms = clock.boot_ms()
+    >>> clock.boot_ms() >= before_ms
+    True
+    """
 
     def __init__(self) -> None:
         try:
@@ -63,6 +70,13 @@ class OffsetClock:
 
     For tests of a whole server from outside: an hour passes in one call, on the wall and since boot alike, and whatever
     waits for time is woken.
+
+    >>> from tenure.clock import OffsetClock
+    >>> from tenure.testing import ManualClock
+    >>> clock = OffsetClock(ManualClock(wall_ms=1_000))
+    >>> clock.advance(500)
+    >>> clock.wall_ms()
+    1500
     """
 
     def __init__(self, base: Clock | None = None) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tenure.buffer import Batch, BufferSettings, Consumer, Producer
 from tenure.buffer.ingest import Ingest
 from tenure.buffer.ingest_settings import IngestSettings
-from tenure.buffer.sink_delta import DeltaSink
+from tenure.buffer.sink_delta import ArrowDeltaSink
 from tenure.buffer.sink_sqlite import SqliteSink
 from tenure.buffer.sinks import Commit, Written
 
@@ -54,7 +54,7 @@ def sqlite_sink(path: Path, kind: type[SqliteSink] = SqliteSink) -> SqliteSink:
     return kind(path, insert=INSERT, create=CREATE)
 
 
-def delta_sink(path: Path, kind: type[DeltaSink] = DeltaSink) -> DeltaSink:
+def delta_sink(path: Path, kind: type[ArrowDeltaSink] = ArrowDeltaSink) -> ArrowDeltaSink:
     return kind(path, SCHEMA)
 
 
@@ -102,7 +102,7 @@ class KilledSqlite(SqliteSink):
         return written
 
 
-class KilledDelta(DeltaSink):
+class KilledDelta(ArrowDeltaSink):
     """Dies before it writes, with its data file there but not committed, or once it is committed."""
 
     def _append(self, table: Any, commit: Commit, parts: Sequence[pa.Table]) -> None:

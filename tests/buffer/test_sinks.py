@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tenure.buffer.sink_delta import DeltaSink
+from tenure.buffer.sink_delta import ArrowDeltaSink
 from tenure.buffer.sink_sqlite import SqliteSink
 from tenure.buffer.sinks import Commit, Outcome
 from tenure.errors import Invalid
@@ -49,6 +49,15 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 
 def commit(low: int, high: int, *, buffer: str = "B", sink: str = "s") -> Commit:
     return Commit(buffer, sink, low, high, 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "held", "follows"), [(None, False, True), (3, False, False), (4, False, True), (7, True, False)]
+)
+def test_commit_knows_whether_a_table_holds_it_and_whether_it_comes_next(
+    last: int | None, held: bool, follows: bool
+) -> None:
+    assert (commit(5, 7).is_held_by(last), commit(5, 7).follows(last)) == (held, follows)
 
 
 async def test_a_table_knows_what_it_holds_after_it_was_opened_again(case: Case) -> None:
@@ -106,7 +115,7 @@ async def test_batches_without_a_row_move_the_sequence_too(case: Case) -> None:
 
 async def test_two_sinks_share_a_table_under_names_of_their_own(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        lake = DeltaSink(tmp_path / "lake", SCHEMA, name=name)
+        lake = ArrowDeltaSink(tmp_path / "lake", SCHEMA, name=name)
         assert (await lake.write(commit(0, 0, sink=name), [table(0)])).outcome is Outcome.COMMITTED
         assert await lake.last_committed("B") == 0
     assert delta_rows(tmp_path / "lake") == [0, 0, 1, 1]

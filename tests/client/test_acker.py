@@ -149,7 +149,7 @@ async def test_more_than_may_be_pending_is_overloaded(server):
     async with bench(server) as b, b.acker(pending_max=2) as acker:
         jobs = await b.jobs(3)
         futures = [acker.settle(job.seq, job.lease_id or "") for job in jobs[:2]]
-        with pytest.raises(Overloaded):
+        with pytest.raises(Overloaded, match=r"too many acks are pending \(limit pending_max\): claim fewer"):
             acker.settle(jobs[2].seq, jobs[2].lease_id or "")
         with pytest.raises(Overloaded):
             acker.release(jobs[2].seq, jobs[2].lease_id or "")

@@ -17,6 +17,7 @@ SRC = Path(__file__).parents[2] / "src"
 MAY_IMPORT = {
     "errors": set[str](),
     "logs": set[str](),
+    "backoff": set[str](),
     "clock": {"errors"},
     "extras": {"errors"},
     "contract": {"errors"},
@@ -27,6 +28,7 @@ MAY_IMPORT = {
     "broker": {"errors", "settings", "contract", "clock", "core", "log"},
     "worker": {
         "errors",
+        "backoff",
         "extras",
         "address",
         "endpoint",
@@ -38,10 +40,22 @@ MAY_IMPORT = {
         "logs",
         "timers",
     },
-    "timers": {"errors", "contract", "core"},
-    "buffer": {"errors", "clock"},
-    "client": {"errors", "address", "endpoint", "server_guard", "contract", "core"},
-    "spark": {"errors", "extras", "address", "durations", "logs", "clock", "contract", "core", "buffer", "client"},
+    "timers": {"errors", "backoff", "contract", "core"},
+    "buffer": {"errors", "backoff", "clock"},
+    "client": {"errors", "backoff", "address", "endpoint", "server_guard", "contract", "core"},
+    "spark": {
+        "errors",
+        "backoff",
+        "extras",
+        "address",
+        "durations",
+        "logs",
+        "clock",
+        "contract",
+        "core",
+        "buffer",
+        "client",
+    },
 }
 
 # The core sees numbers and bytes: no file, clock, loop, thread or dice.

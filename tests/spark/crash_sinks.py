@@ -151,7 +151,7 @@ CASES: Sequence[Case] = (
     Case("delta", delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._append"),
     Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._merge_rows"),
     Case("iceberg", iceberg, read_iceberg, "tenure.spark.sinks.iceberg:IcebergSink._publish"),
-    Case("small-delta", small_delta, read_small_delta, "tenure.buffer.sink_delta:DeltaSink._append"),
+    Case("small-delta", small_delta, read_small_delta, "tenure.buffer.sink_delta:ArrowDeltaSink._append"),
     Case("small-iceberg", small_iceberg, read_small_iceberg, "tenure.spark.sinks.small_iceberg:SmallIceberg._append"),
     Case("topic", topic_sink, topic_read, COMMITS, topic_at),
 )

@@ -144,7 +144,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_line(home: Path) -> None:
         ('path = "tables/orders"', 'path = "step.sql"', "34: path: step.sql is a file, and a table is a directory"),
         ('path = "tables/quarantine"', 'path = "tables/orders/"', "30: path: tables/orders/ is the place of [sink]"),
         ('path = "tables/orders"', "", '32: kind = "parquet" needs path'),
-        ('kind = "parquet"', 'kind = "parquet"\nmode = "merge"', '34: mode is of no use with kind = "parquet"'),
+        ('kind = "parquet"', 'kind = "parquet"\nmode = "merge"', '34: mode does not apply to kind = "parquet"'),
         ('kind = "parquet"', 'kind = "delta"\nmode = "merge"', '34: mode = "merge" needs keys'),
         ('kind = "parquet"', 'kind = "delta"\nkeys = ["id"]', '34: keys needs mode = "merge"'),
         ('kind = "parquet"', 'kind = "parquet"\noptions = {a = 1}', "32: options.a is no option of this sink"),
@@ -178,7 +178,7 @@ def test_a_secret_is_named_and_not_written(home: Path, monkeypatch: pytest.Monke
     sink = 'kind = "postgres"\ntable = "orders"\n'
     text = SOUND[: SOUND.index("[sink]")]
     assert mistakes(home, f'{text}[sink]\n{sink}url = "postgresql://me:word@host/db"\n') == [
-        "35: url: a secret does not belong into a file: name its variable with url_env"
+        "35: url: do not put a secret in this file: name its variable with url_env"
     ]
     assert mistakes(home, f'{text}[sink]\n{sink}url_env = "ORDERS_DB"\n') == [
         "35: url_env: the environment has no ORDERS_DB"

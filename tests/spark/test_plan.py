@@ -405,7 +405,7 @@ def test_no_share_is_far_above_its_part():
 
 
 def test_no_parts_are_no_plan():
-    with pytest.raises(Invalid):
+    with pytest.raises(Invalid, match="parts must be at least 1, not 0"):
         balanced(described([1]), 0)
 
 

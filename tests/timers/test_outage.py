@@ -12,8 +12,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
+from tenure.contract.repeat import Repeat
 from tenure.timers import Timers, TimersSettings
-from tenure.timers.calling import Caller, Repeat
+from tenure.timers.calling import Caller
 from tenure.timers.faststream import TimersBroker
 from tenure.timers.outage import Outage
 from tenure.timers.scripts import Keys

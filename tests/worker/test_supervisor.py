@@ -46,7 +46,7 @@ class Yard:
         self.started: list[tuple[int, FakeProcess]] = []
         self.refuses = False
         timing = ManualTiming(self.clock)
-        self.supervisor = Supervisor(self._start, count, timing=timing, settings=SETTINGS)
+        self.supervisor = Supervisor(self._start, count, timing=timing, settings=SETTINGS, chance=lambda: 1.0)
         self.running = asyncio.create_task(self.supervisor.run())
 
     async def _start(self, index: int) -> FakeProcess:

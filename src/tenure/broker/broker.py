@@ -83,6 +83,17 @@ class Broker:
 
     Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
     the disk failed under it.
+
+    >>> import asyncio
+    >>> from tenure import Broker
+    >>> async def main():
+    ...     async with await Broker.open() as broker:
+    ...         await broker.put_topic("mail", {"type": "queue"})
+    ...         await broker.produce("mail", [b'"hello"'])
+    ...         grant = await broker.claim("mail", node="worker-1")
+    ...         return (await broker.ack("mail", node="worker-1", lease_id=grant.lease_id)).count
+    >>> asyncio.run(main())
+    1
     """
 
     def __init__(self, engine: Engine, disk: Disk | None) -> None:

@@ -12,7 +12,14 @@ SIZE_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_0
 
 
 class Histogram:
-    """Counts by bucket; ``bounds`` are upper limits, and one more bucket takes what lies above."""
+    """Counts by bucket; ``bounds`` are upper limits, and one more bucket takes what lies above.
+
+    >>> from tenure.broker import Histogram
+    >>> latency_ms = Histogram((1, 10, 100))
+    >>> latency_ms.observe(5)
+    >>> latency_ms.count, latency_ms.counts
+    (1, [0, 1, 0, 0])
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -47,7 +54,13 @@ class Histogram:
 
 
 class Metrics:
-    """Totals since the broker was opened."""
+    """Totals since the broker was opened.
+
+    >>> from tenure.broker import Metrics
+    >>> metrics = Metrics()
+    >>> metrics.produced, metrics.as_dict()["acked"]
+    (0, 0)
+    """
 
     __slots__ = (
         "acked",

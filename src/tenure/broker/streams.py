@@ -32,6 +32,18 @@ class WorkStream:
     reader that let one run out unread gets no more until it reads; what it reads is never a lease that is over.
 
     ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
+
+    >>> import asyncio
+    >>> from tenure.testing import memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         await broker.put_topic("mail", {"type": "queue"})
+    ...         await broker.produce("mail", [b"1", b"2"])
+    ...         async with broker.work("mail", node="worker-1", max_count=2) as stream:
+    ...             async for grant in stream:
+    ...                 return grant.seqs
+    >>> asyncio.run(main())
+    [1, 2]
     """
 
     def __init__(self, book: StreamLeases, topic: Topic, claim: Claim) -> None:
@@ -139,6 +151,18 @@ class Subscription:
     """Lifecycle rows as they happen.
 
     A reader that lets too many pile up is cut off with Overloaded, so memory stays bounded.
+
+    >>> import asyncio
+    >>> from tenure.testing import memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         await broker.put_topic("mail", {"type": "queue"})
+    ...         events = broker.events("mail")
+    ...         await broker.produce("mail", [b"1"])
+    ...         async for row in events:
+    ...             return row.event, row.runs
+    >>> asyncio.run(main())
+    ('produced', [1, 1])
     """
 
     def __init__(self, topic: str | None, *, rows_max: int, on_close: Callable[[Subscription], None]) -> None:

@@ -19,7 +19,7 @@ from tenure.buffer.producer import Producer
 from tenure.buffer.quarantine import Quarantined, quarantine
 from tenure.buffer.retention import Kept, ask_retention, set_retention
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.sink_delta import DeltaSink
+from tenure.buffer.sink_delta import ArrowDeltaSink
 from tenure.buffer.sink_sqlite import SqliteSink
 from tenure.buffer.sinks import Commit, Outcome, Sink, Written
 from tenure.buffer.store import (
@@ -33,6 +33,7 @@ from tenure.buffer.store import (
 )
 
 __all__ = [
+    "ArrowDeltaSink",
     "Batch",
     "BufferMetrics",
     "BufferSettings",
@@ -41,7 +42,6 @@ __all__ = [
     "Collector",
     "Commit",
     "Consumer",
-    "DeltaSink",
     "Descriptor",
     "FetchHandle",
     "Finding",

@@ -34,7 +34,14 @@ class BlockingWriteHandle:
 
 
 class Producer:
-    """As ``tenure.buffer.Producer``, started; safe from many threads."""
+    """As ``tenure.buffer.Producer``, started; safe from many threads.
+
+    >>> import tempfile
+    >>> from tenure.buffer.blocking import Producer
+    >>> with tempfile.TemporaryDirectory() as directory, Producer(f"file://{directory}") as producer:
+    ...     producer.produce([b"a", b"b"]).durable().seq
+    0
+    """
 
     def __init__(self, store: ObjectStore | str, *, settings: BufferSettings | None = None) -> None:
         self._inner = background().run(producer.Producer.open(store, settings=settings))
@@ -66,7 +73,18 @@ class Producer:
 
 
 class Consumer:
-    """As ``tenure.buffer.Consumer``, started."""
+    """As ``tenure.buffer.Consumer``, started.
+
+    >>> import tempfile
+    >>> from tenure.buffer.blocking import Consumer, Producer
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with Producer(f"file://{directory}") as producer:
+    ...         producer.produce([b"a"]).durable().seq
+    ...     with Consumer(f"file://{directory}", create=True) as consumer:
+    ...         consumer.next_batch().entries
+    0
+    [b'a']
+    """
 
     def __init__(
         self,

@@ -46,7 +46,19 @@ class Collected(msgspec.Struct):
 
 
 class Collector:
-    """Deletes what no group needs any more. Any number may run: the manifest orders what they do."""
+    """Deletes what no group needs any more. Any number may run: the manifest orders what they do.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Collector, Producer
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     async with Producer(store) as producer:
+    ...         await (await producer.produce([b"a"])).durable()
+    ...     return (await Collector(store).run_once(dry_run=True)).objects
+    >>> asyncio.run(main())
+    0
+    """
 
     def __init__(
         self, store: ObjectStore | str, *, settings: BufferSettings | None = None, clock: Clock | None = None

@@ -34,6 +34,20 @@ class Consumer:
 
     ``last_acked`` is what the sink says it holds: the durable frontier moves there with the start. None goes on at the
     durable frontier. Below it, or beyond the end, is refused.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Consumer, Producer
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     async with Producer(store) as producer:
+    ...         await (await producer.produce([b"a"])).durable()
+    ...     async with Consumer(store, group="tables", create=True) as consumer:
+    ...         batch = await consumer.next_batch()
+    ...         await consumer.ack_through(batch.seq)
+    ...         return consumer.last_acked
+    >>> asyncio.run(main())
+    0
     """
 
     def __init__(

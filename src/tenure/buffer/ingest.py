@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
+from tenure.backoff import backoff_ms
 from tenure.buffer.batch import Batch, Descriptor
 from tenure.buffer.ingest_settings import IngestSettings
 from tenure.buffer.sinks import Commit, Outcome, Sink
@@ -54,6 +55,22 @@ class Ingest(Generic[Rows]):
     """One run from a consumer into a sink; ``decode`` turns a batch into the rows that the sink takes, in a thread.
 
     ``committed_seq`` is the last batch that the sink holds, ``acked_seq`` the last that was acknowledged.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Consumer, Ingest, Producer, SqliteSink
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     async with Producer(store) as producer:
+    ...         await (await producer.produce([b"a", b"b"])).durable()
+    ...     sink = SqliteSink(":memory:", create="create table t (entry)", insert="insert into t values (?)")
+    ...     async with Consumer(store, create=True) as consumer:
+    ...         ingest = Ingest(consumer, lambda batch: [(entry,) for entry in batch.entries], sink)
+    ...         await ingest.catch_up()
+    ...     await sink.close()
+    ...     return ingest.committed_seq
+    >>> asyncio.run(main())
+    0
     """
 
     def __init__(
@@ -256,7 +273,8 @@ class Ingest(Generic[Rows]):
             return False
 
     async def _pause(self, attempt: int) -> None:
-        wait_ms = min(self._settings.backoff_ms * 2**attempt, self._settings.backoff_ms_max)
+        settings = self._settings
+        wait_ms = backoff_ms(attempt + 1, min_ms=settings.backoff_ms, max_ms=settings.backoff_ms_max)
         await asyncio.sleep(wait_ms / 1000)
 
     async def _ack_if_due(self) -> None:

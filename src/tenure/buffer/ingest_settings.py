@@ -20,7 +20,8 @@ class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a write that did not happen is repeated before the run gives up."""
     backoff_ms: int = 100
     backoff_ms_max: int = 10_000
-    """The first and the longest wait before a repeat; it doubles in between."""
+    """The first and the greatest bound of the wait before a repeat; it doubles in between, and the wait is drawn from 0
+    to it."""
     poll_ms: int = 100
     """Between two looks for batches where there was none."""
     ack_ms: int = 1_000

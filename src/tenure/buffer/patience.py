@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from tenure.backoff import backoff_ms
 from tenure.buffer.metrics import Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
@@ -23,12 +23,10 @@ class Patient:
     def __init__(self, store: Metered, settings: BufferSettings) -> None:
         self.store = store
         self._settings = settings
-        self._dice = random.Random()
 
     async def pause(self, attempt: int, longest_ms: int) -> None:
-        """Wait a random part of a time that doubles with each attempt."""
-        ceiling = min(longest_ms, self._settings.backoff_ms * 2 ** min(attempt, 20))
-        await asyncio.sleep(self._dice.uniform(0, ceiling) / 1000)
+        """Wait before a repeat; ``attempt`` counts from 0."""
+        await asyncio.sleep(backoff_ms(attempt + 1, min_ms=self._settings.backoff_ms, max_ms=longest_ms) / 1000)
 
     async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer of a call that may be repeated; raises OutcomeUnknown once the attempts are used up."""

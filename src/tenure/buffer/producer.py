@@ -34,6 +34,19 @@ class Producer:
     ``async with Producer(store) as producer`` starts and closes it. The first one creates the buffer. With a ``name``
     it goes on where one of that name ended. Of two that use a name at once, the one that finds the other's commit
     halts; with ``replays`` it takes that commit for its own, as its n-th batch holds the same whoever makes it.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Consumer, Producer
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     async with Producer(store) as producer:
+    ...         await (await producer.produce([b"a", b"b"])).durable()
+    ...     async with Consumer(store, create=True) as consumer:
+    ...         batch = await consumer.next_batch()
+    ...         return batch.seq, batch.entries
+    >>> asyncio.run(main())
+    (0, [b'a', b'b'])
     """
 
     def __init__(

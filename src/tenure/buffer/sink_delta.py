@@ -12,20 +12,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tenure.buffer.sinks import Commit, Outcome, Written, says_disk_full
+from tenure.buffer.sinks import Commit, Outcome, Written, says_disk_full, unwritten
 from tenure.errors import Invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSink"]
+__all__ = ["ArrowDeltaSink"]
 
 
-class DeltaSink:
+class ArrowDeltaSink:
     """Rows are pyarrow tables of ``schema``. The table is made where it is not there.
 
     ``storage_options`` go to deltalake as they are; keys are better left in the provider's usual environment.
+
+    >>> import asyncio, tempfile
+    >>> import pyarrow as pa
+    >>> from tenure.buffer import ArrowDeltaSink, Commit
+    >>> async def main(directory):
+    ...     sink = ArrowDeltaSink(directory, pa.schema([("a", pa.int64())]))
+    ...     await sink.write(Commit("buffer-1", sink.name, 0, 0, sink.schema_version), [pa.table({"a": [1, 2]})])
+    ...     return await sink.last_committed("buffer-1")
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    0
     """
 
     def __init__(
@@ -57,8 +68,7 @@ class DeltaSink:
 
     async def check_committed(self, commit: Commit) -> bool:
         """Whether the table's log has come that far."""
-        last = await self.last_committed(commit.buffer)
-        return last is not None and last >= commit.high
+        return commit.is_held_by(await self.last_committed(commit.buffer))
 
     async def close(self) -> None:
         """Nothing is held between calls."""
@@ -93,11 +103,9 @@ class DeltaSink:
             table = self._table()
         except Invalid as error:
             return Written(Outcome.NOT_COMMITTED, error.message)
-        last = self._last(table, commit.buffer)
-        if last is not None and last >= commit.high:
-            return Written(Outcome.COMMITTED)
-        if last is not None and last != commit.low - 1:
-            return Written(Outcome.FATAL, f"the table holds batches up to {last}; {commit} does not follow")
+        answer = unwritten(commit, self._last(table, commit.buffer))
+        if answer is not None:
+            return answer
         try:
             self._append(table, commit, parts)
         except CommitFailedError as error:  # another writer came first; or the answer of the store was lost

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenure.buffer.sinks import Commit, Outcome, Written
+from tenure.buffer.sinks import Commit, Outcome, Written, unwritten
 from tenure.errors import Invalid
 
 __all__ = ["SqliteSink"]
@@ -34,6 +34,17 @@ class SqliteSink:
 
     ``create`` makes the table where it is not there. Everything runs in one thread of its own; ``busy_ms`` is how long
     a write waits for another connection's lock before it is tried again.
+
+    >>> import asyncio
+    >>> from tenure.buffer import Commit, SqliteSink
+    >>> async def main():
+    ...     sink = SqliteSink(":memory:", create="create table t (a)", insert="insert into t values (?)")
+    ...     written = await sink.write(Commit("buffer-1", sink.name, 0, 0, sink.schema_version), [[(1,), (2,)]])
+    ...     last = await sink.last_committed("buffer-1")
+    ...     await sink.close()
+    ...     return written.outcome.name, last
+    >>> asyncio.run(main())
+    ('COMMITTED', 0)
     """
 
     def __init__(
@@ -65,8 +76,7 @@ class SqliteSink:
 
     async def check_committed(self, commit: Commit) -> bool:
         """Whether the sequence has come that far."""
-        last = await self.last_committed(commit.buffer)
-        return last is not None and last >= commit.high
+        return commit.is_held_by(await self.last_committed(commit.buffer))
 
     async def close(self) -> None:
         """Close the database."""
@@ -111,10 +121,10 @@ class SqliteSink:
         except (sqlite3.OperationalError, Invalid) as error:  # somebody else has it locked, or the file is away
             return Written(Outcome.NOT_COMMITTED, str(error))
         try:
-            last = self._last(connection, commit.buffer)
-            if last is not None and last != commit.low - 1:
+            answer = unwritten(commit, self._last(connection, commit.buffer))
+            if answer is not None:
                 connection.execute("rollback")
-                return _misplaced(commit, last)
+                return answer
             for rows in parts:
                 connection.executemany(self._insert, rows)
             connection.execute(
@@ -144,12 +154,6 @@ class SqliteSink:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _misplaced(commit: Commit, last: int) -> Written:
-    if last >= commit.high:
-        return Written(Outcome.COMMITTED)
-    return Written(Outcome.FATAL, f"the table holds batches up to {last}; {commit} does not follow")
 
 
 def _is_passing(error: sqlite3.OperationalError) -> bool:

@@ -2,6 +2,11 @@
 
 A sink that stores both atomically gives exactly once: whoever starts next asks it how far it is. Every commit has an
 identity that is the same on replay, so that an answer that was lost can be asked for again.
+
+`tenure.spark.SparkSink` is the same contract for a Spark job: the same `Commit`, the same rule of what a table holds
+and what follows (`Commit.is_held_by`, `Commit.follows`). It differs in two points. It blocks, since a driver waits for
+its jobs anyway; and it raises where `Sink.write` returns an `Outcome`, since a driver that fails is started again from
+the table's own sequence, while an ingest in process repeats the write itself and must know whether it may.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Commit", "Outcome", "Sink", "Written", "says_disk_full"]
+__all__ = ["Commit", "Outcome", "Sink", "Written", "says_disk_full", "unwritten"]
 
 _DISK_FULL = (
     "No space left on device",
@@ -55,6 +60,23 @@ class Commit(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.buffer}/{self.sink}/{self.low}-{self.high}/{self.schema_version}"
+
+    def is_held_by(self, last: int | None) -> bool:
+        """Whether a table that holds everything up to ``last`` holds this commit."""
+        return last is not None and last >= self.high
+
+    def follows(self, last: int | None) -> bool:
+        """Whether a table that holds everything up to ``last`` may take this commit next; an empty one takes any."""
+        return last is None or last == self.low - 1
+
+
+def unwritten(commit: Commit, last: int | None) -> Written | None:
+    """Return what a table that ends at ``last`` answers without writing; None where it is to write."""
+    if commit.is_held_by(last):
+        return Written(Outcome.COMMITTED)
+    if commit.follows(last):
+        return None
+    return Written(Outcome.FATAL, f"the table holds batches up to {last}; {commit} does not follow")
 
 
 def says_disk_full(text: str) -> bool:

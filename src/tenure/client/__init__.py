@@ -1,9 +1,11 @@
 """Clients: `Client` for plain code, `AsyncClient` for an event loop; the same calls on both."""
 
-from tenure.client.acker import Acker
+from tenure.client.acker import Acker, Leased
 from tenure.client.blocking_producer import Producer
 from tenure.client.client import AsyncClient, Client
+from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields
 from tenure.client.feed import AsyncFeed, Feed
+from tenure.client.gather_settings import AckerOptions, ProducerOptions
 from tenure.client.held_job import HeldJob
 from tenure.client.lease import AsyncLease, Lease
 from tenure.client.producer import AsyncProducer
@@ -11,56 +13,95 @@ from tenure.client.queue import AsyncQueue, Queue
 from tenure.client.replies import (
     CaughtUp,
     Claimed,
+    DeletedRecords,
+    DeletedTopic,
+    Delivery,
     Diff,
     Extended,
     Gap,
+    Health,
     Job,
     JobInfo,
+    JobPage,
+    JobRow,
+    LeasePage,
+    LeaseRow,
     Lifecycle,
     Produced,
+    PutTopic,
+    QueueCounts,
     ReadRecord,
+    Ready,
     Records,
+    Redriven,
+    RouterInfo,
+    RouterPage,
     Settled,
     Tombstone,
     TopicDeleted,
     TopicInfo,
+    TopicPage,
 )
 from tenure.client.settings import ClientSettings
 from tenure.client.watch import WatchEvent
-from tenure.client.wire import AsyncWire, Request, Response, Wire, WireError
+from tenure.client.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
 
 __all__ = [
     "Acker",
+    "AckerOptions",
     "AsyncClient",
     "AsyncFeed",
     "AsyncLease",
     "AsyncProducer",
     "AsyncQueue",
+    "AsyncStream",
     "AsyncWire",
+    "BackoffFields",
+    "BackoffPatch",
     "CaughtUp",
     "Claimed",
     "Client",
     "ClientSettings",
+    "ConfigFields",
+    "DeletedRecords",
+    "DeletedTopic",
+    "Delivery",
     "Diff",
     "Extended",
     "Feed",
     "Gap",
+    "Health",
     "HeldJob",
     "Job",
     "JobInfo",
+    "JobPage",
+    "JobRow",
     "Lease",
+    "LeasePage",
+    "LeaseRow",
+    "Leased",
     "Lifecycle",
+    "PatchFields",
     "Produced",
     "Producer",
+    "ProducerOptions",
+    "PutTopic",
     "Queue",
+    "QueueCounts",
     "ReadRecord",
+    "Ready",
     "Records",
+    "Redriven",
     "Request",
     "Response",
+    "RouterInfo",
+    "RouterPage",
     "Settled",
+    "Stream",
     "Tombstone",
     "TopicDeleted",
     "TopicInfo",
+    "TopicPage",
     "WatchEvent",
     "Wire",
     "WireError",

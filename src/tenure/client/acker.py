@@ -32,6 +32,19 @@ class Acker(AsyncClosing):
 
     What is settled in one turn of the loop, or while a request of the same kind is in flight, goes out together.
     ``node`` is the one that claimed the jobs; the client's own unless given.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.client import Acker
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         await client.produce("mail", ["a", "b"], config={"type": "queue"})
+    ...         claimed = await client.claim("mail", max_count=2)
+    ...         async with Acker(client, "mail") as acker:
+    ...             return await asyncio.gather(*map(acker.ack, claimed.jobs))
+    >>> asyncio.run(main())
+    [True, True]
     """
 
     def __init__(
@@ -215,4 +228,6 @@ def _not_sent() -> Closed:
 
 
 def _no_room() -> Overloaded:
-    return Overloaded("too many jobs wait for being settled: take fewer at once", code="busy", limit="pending_max")
+    return Overloaded(
+        "too many acks are pending (limit pending_max): claim fewer jobs at once", code="busy", limit="pending_max"
+    )

@@ -140,6 +140,22 @@ class Client(Calls[Wire], Closing, awaits=False):
     """Talks to one server, blocking, from any number of threads. Use it as ``with``, or `close` it.
 
     ``node`` is who writes and works where a call does not say; one is made up otherwise.
+
+    >>> import asyncio
+    >>> from tenure import Client
+    >>> from tenure.testing import AppWire, ThreadWire, memory_broker
+    >>> def work(client):
+    ...     client.produce("mail", ["hello"], config={"type": "queue"})
+    ...     with client.queue("mail", str).claim() as lease:
+    ...         return [job.data for job in lease]
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         wire = ThreadWire(AppWire(broker), asyncio.get_running_loop())
+    ...         return await asyncio.to_thread(work, Client(wire=wire))
+    >>> asyncio.run(main())
+    ['hello']
+
+    Against a server, it is ``Client("http://127.0.0.1:8080")`` in place of the wire.
     """
 
     @staticmethod
@@ -157,6 +173,17 @@ class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
     """Talks to one server from an event loop. Use it as ``async with``, or `close` it.
 
     ``node`` is who writes and works where a call does not say; one is made up otherwise.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         await client.produce("mail", ["hello"], config={"type": "queue"})
+    ...         claimed = await client.claim("mail")
+    ...         return (await client.ack("mail", lease_id=claimed.lease_id)).count
+    >>> asyncio.run(main())
+    1
     """
 
     @staticmethod

@@ -70,7 +70,21 @@ class Feed(_Flow[Wire, T], Closing):
 
 
 class AsyncFeed(_Flow[AsyncWire, T]):
-    """A stream to iterate over with ``async for``; it opens with the first item. Close it, or use ``async with``."""
+    """A stream to iterate over with ``async for``; it opens with the first item. Close it, or use ``async with``.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         await client.produce("mail", ["a"], config={"type": "queue"})
+    ...         async with client.work("mail") as feed:
+    ...             async for jobs in feed:
+    ...                 if jobs:  # an empty list is a heartbeat
+    ...                     return [job.seq for job in jobs]
+    >>> asyncio.run(main())
+    [1]
+    """
 
     def __aiter__(self) -> Self:
         return self

@@ -45,6 +45,16 @@ class AsyncProducer(AsyncClosing):
 
     What is put in one turn of the loop, or while a request is in flight, goes out together, in the order of the calls.
     A put that is cancelled before its record was sent is not sent.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         async with client.producer("mail") as producer:
+    ...             return await asyncio.gather(producer.put("a"), producer.put("b"))
+    >>> asyncio.run(main())
+    [1, 2]
     """
 
     def __init__(

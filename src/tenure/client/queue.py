@@ -179,4 +179,17 @@ class Queue(_Queue[Wire, T], awaits=False):
 
 
 class AsyncQueue(_Queue[AsyncWire, T], awaits=True):
-    """One queue. Its type is what `HeldJob.data` is decoded into: anything that msgspec can decode."""
+    """One queue. Its type is what `HeldJob.data` is decoded into: anything that msgspec can decode.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         mail = client.queue("mail", str)
+    ...         await mail.put("hello")
+    ...         async with await mail.claim() as lease:
+    ...             return [job.data for job in lease]
+    >>> asyncio.run(main())
+    ['hello']
+    """

@@ -15,11 +15,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Generic, TypeVar
 
+from tenure.backoff import backoff_ms
 from tenure.client.core import Core
 from tenure.client.line import Line
 from tenure.client.opening import error_in
 from tenure.client.plan import Plan, Sleep
-from tenure.client.retry import backoff_s, unreached
+from tenure.client.retry import unreached
 from tenure.client.sse import Frame, FrameReader
 from tenure.client.wire import WireError
 from tenure.errors import Closed, Overloaded, TenureError
@@ -112,7 +113,5 @@ class Resuming(ABC, Generic[T]):
         self._broken_count += 1
         if settings.reconnect_for_ms and now_s - self._broken_since_s > settings.reconnect_for_ms / 1000:
             raise error
-        pause = backoff_s(
-            self._core, self._broken_count, min_ms=settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms
-        )
-        yield Sleep(pause)
+        min_ms, max_ms = settings.reconnect_min_ms, settings.reconnect_max_ms
+        yield Sleep(backoff_ms(self._broken_count, min_ms=min_ms, max_ms=max_ms, chance=self._core.chance) / 1000)

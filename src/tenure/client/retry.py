@@ -13,28 +13,21 @@ first, so whatever ends the retries then is raised as Indeterminate. A read chan
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TypeVar
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.client.answers import decode, error_of, is_ours
 from tenure.client.core import Core
 from tenure.client.plan import Plan, Send, Sleep
 from tenure.client.wire import Request, Response, WireError
+from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 
-__all__ = ["Answered", "Repeat", "backoff_s", "exchange", "reply_of", "settled", "unreached"]
+__all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
 
 T = TypeVar("T")
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -102,15 +95,11 @@ def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repea
         raise error if repeat is Repeat.READ else _unknown(error) from error
 
 
-def backoff_s(core: Core, count: int, *, min_ms: int, max_ms: int) -> float:
-    """How long to wait before the n-th repeat: full jitter, so that many clients do not come back together."""
-    return core.chance() * min(min_ms * 2.0 ** min(count - 1, 32), max_ms) / 1000
-
-
 def _wait_s(core: Core, attempt: _Attempt, count: int) -> float:
     settings = core.settings
     if attempt.after_s is None:
-        return backoff_s(core, count, min_ms=settings.backoff_min_ms, max_ms=settings.backoff_max_ms)
+        min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
+        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=core.chance) / 1000
     after_s = min(attempt.after_s, settings.retry_after_max_ms / 1000)
     return after_s * (1 + core.chance())
 

@@ -28,7 +28,7 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much more of the log is kept for an exporter that is behind; beyond it, it reports a gap."""
     restart_ms_min: int = 200
     restart_ms_max: int = 30_000
-    """How long the server waits before it starts an exporter again that has ended: twice as long each time."""
+    """The bound of the wait before an exporter that has ended is started again: min, doubled each time, at most max."""
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.broker.broker import Broker
 from tenure.errors import TenureError
 from tenure.export.exporter import Progress
@@ -103,18 +104,17 @@ class Supervisor:
     # The exporter
 
     async def _keep_running(self) -> None:
-        wait_ms = self._settings.restart_ms_min
+        failures = 0
         while not self._stopping.is_set():
             told = self.progress.calls
             code = await self._run()
             if self._stopping.is_set():
                 break
-            if self.progress.calls > told:
-                wait_ms = self._settings.restart_ms_min
+            failures = 1 if self.progress.calls > told else failures + 1
+            wait_ms = backoff_ms(failures, min_ms=self._settings.restart_ms_min, max_ms=self._settings.restart_ms_max)
             log.warning("the exporter has ended with code %s; it is started again in %d ms", code, wait_ms)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait_ms / 1000)
-            wait_ms = min(2 * wait_ms, self._settings.restart_ms_max)
 
     async def _run(self) -> int:
         self.starts += 1

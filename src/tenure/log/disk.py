@@ -94,6 +94,14 @@ class PosixDisk:
     in two. ``sync`` also checks that what was synced can be found again: an fdatasync of a file whose directory was
     removed succeeds, and would acknowledge data that nobody will ever read (fault 17). What it creates is for its owner
     alone; what is there keeps its mode.
+
+    >>> import tempfile
+    >>> from tenure.log import PosixDisk
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     disk = PosixDisk(directory)
+    ...     disk.mkdir("segments")
+    ...     disk.listdir("")
+    ['segments']
     """
 
     def __init__(self, root: str | Path, *, create: bool = True) -> None:

@@ -29,7 +29,22 @@ HANDLES_MAX = 64
 
 
 class FileLog(SegmentWriter):
-    """A :class:`~tenure.log.home.Log` in segment files on a :class:`~tenure.log.disk.Disk`."""
+    """A :class:`~tenure.log.home.Log` in segment files on a :class:`~tenure.log.disk.Disk`.
+
+    >>> from tenure.log import FileLog
+    >>> from tenure.testing import SimDisk
+    >>> disk = SimDisk()
+    >>> log = FileLog.open(disk)
+    >>> list(log.replay())
+    []
+    >>> locations = log.append([(16, 7, b"body")])
+    >>> batch = log.write()
+    >>> batch == log.sync()
+    True
+    >>> log.close()
+    >>> [bytes(body) for kind, topic, location, body in FileLog.open(disk).replay()]
+    [b'body']
+    """
 
     def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
         super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)

@@ -38,7 +38,14 @@ class _MemorySync:
 
 
 class MemoryLog:
-    """A :class:`~tenure.log.home.Log` without files."""
+    """A :class:`~tenure.log.home.Log` without files.
+
+    >>> from tenure.log import MemoryLog
+    >>> log = MemoryLog()
+    >>> [location] = log.append([(16, 7, b"body")])
+    >>> log.read(location)
+    (16, 7, b'body')
+    """
 
     def __init__(self, *, segment_bytes: int = 64 << 20) -> None:
         self.epoch = 1

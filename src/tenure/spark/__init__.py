@@ -10,39 +10,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tenure.spark.compacting import compact
+    from tenure.spark.compacting import Compacted, compact
     from tenure.spark.decode import decoded, read_schema
     from tenure.spark.formats import register
     from tenure.spark.ingesting import follow, ingest
-    from tenure.spark.mover import Summary
-    from tenure.spark.plan import Limits
+    from tenure.spark.mover import Done, Summary
+    from tenure.spark.plan import Limits, Planned
     from tenure.spark.reader_settings import ReaderSettings
     from tenure.spark.replaying import backfill
-    from tenure.spark.report.job import make_report
+    from tenure.spark.report.job import Scope, make_report
+    from tenure.spark.report.model import Figures
+    from tenure.spark.report.source import BufferEvents, TableEvents
+    from tenure.spark.retrying import Waiting
     from tenure.spark.session import open_session
     from tenure.spark.sinks.delta import DeltaSink
     from tenure.spark.sinks.file_table import FileTable, files
     from tenure.spark.sinks.iceberg import IcebergSink
     from tenure.spark.sinks.postgres import PostgresSink
-    from tenure.spark.sinks.protocol import SparkSink
+    from tenure.spark.sinks.protocol import Needs, SparkSink
     from tenure.spark.sinks.small_delta import SmallDelta
     from tenure.spark.sinks.small_iceberg import SmallIceberg
     from tenure.spark.streaming import write_stream
-    from tenure.spark.table_compaction import compact_table
+    from tenure.spark.table_compaction import CompactedTable, compact_table
     from tenure.spark.topic.sink import TopicSink
 
 _HOMES = {
+    "BufferEvents": "report.source",
+    "Compacted": "compacting",
+    "CompactedTable": "table_compaction",
     "DeltaSink": "sinks.delta",
+    "Done": "mover",
+    "Figures": "report.model",
     "FileTable": "sinks.file_table",
     "IcebergSink": "sinks.iceberg",
     "Limits": "plan",
+    "Needs": "sinks.protocol",
+    "Planned": "plan",
     "PostgresSink": "sinks.postgres",
     "ReaderSettings": "reader_settings",
+    "Scope": "report.job",
     "SmallDelta": "sinks.small_delta",
     "SmallIceberg": "sinks.small_iceberg",
     "SparkSink": "sinks.protocol",
     "Summary": "mover",
+    "TableEvents": "report.source",
     "TopicSink": "topic.sink",
+    "Waiting": "retrying",
     "backfill": "replaying",
     "compact": "compacting",
     "compact_table": "table_compaction",
@@ -58,17 +71,27 @@ _HOMES = {
 }
 
 __all__ = [
+    "BufferEvents",
+    "Compacted",
+    "CompactedTable",
     "DeltaSink",
+    "Done",
+    "Figures",
     "FileTable",
     "IcebergSink",
     "Limits",
+    "Needs",
+    "Planned",
     "PostgresSink",
     "ReaderSettings",
+    "Scope",
     "SmallDelta",
     "SmallIceberg",
     "SparkSink",
     "Summary",
+    "TableEvents",
     "TopicSink",
+    "Waiting",
     "backfill",
     "compact",
     "compact_table",

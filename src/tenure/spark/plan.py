@@ -242,7 +242,7 @@ def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descrip
     Each share ends at the batch that brings the sum closest to its part of the whole.
     """
     if parts < 1:
-        raise Invalid(f"{parts} is no number of parts")
+        raise Invalid(f"parts must be at least 1, not {parts}")
     left = sum(descriptor.bytes for descriptor in descriptors)
     shares: list[list[Descriptor]] = []
     taken: list[Descriptor] = []

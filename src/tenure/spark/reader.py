@@ -62,7 +62,7 @@ class RangeReader:
         if reader not in get_args(ReaderName):
             raise Invalid(f"a reader is auto, jvm or python, not {reader!r}")
         if parts is not None and parts < 1:
-            raise Invalid(f"{parts} is no number of parts")
+            raise Invalid(f"parts must be at least 1, not {parts}")
         store = open_store(url)
         if url.startswith("memory:"):
             raise Invalid("a memory store lives in one process: Spark's tasks cannot read it")

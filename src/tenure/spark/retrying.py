@@ -14,6 +14,7 @@ from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.clock import Clock, SystemClock
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 
@@ -58,12 +59,13 @@ class Retrying:
         stop: threading.Event,
         on_wait: OnWait | None = None,
         clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.stop = stop
         self._within_ms = within_ms
         self._on_wait = on_wait
         self._clock = clock or SystemClock()
-        self._dice = random.Random()
+        self._chance = chance
 
     def __call__(self, call: Callable[[], T]) -> T:
         """What the call gives. Raises what may not be repeated at once, what is still refused when the time is up with
@@ -84,9 +86,7 @@ class Retrying:
                 return given
 
     def _wait(self, error: TenureError, attempts: int, spent_ms: int) -> None:
-        """Half of a time that doubles with each attempt, and a random part of the other half."""
-        ceiling_ms = min(_LONGEST_WAIT_MS, _FIRST_WAIT_MS * 2 ** min(attempts - 1, 20))
-        wait_ms = int(self._dice.uniform(ceiling_ms / 2, ceiling_ms))
+        wait_ms = int(backoff_ms(attempts, min_ms=_FIRST_WAIT_MS, max_ms=_LONGEST_WAIT_MS, chance=self._chance))
         if self._within_ms is not None:
             if spent_ms >= self._within_ms:
                 _give_up(error, attempts, spent_ms)

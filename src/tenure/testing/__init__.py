@@ -13,23 +13,32 @@ if TYPE_CHECKING:
     from tenure.testing.checker import HistoryReport, check_history
     from tenure.testing.clock import ManualClock
     from tenure.testing.context import HandlerContext, make_context
+    from tenure.testing.fake_timers import FakeTimers
     from tenure.testing.history import History
     from tenure.testing.memory import memory_broker
     from tenure.testing.server import running_server
     from tenure.testing.simdisk import SimDisk
+    from tenure.testing.simstore import Hold, SimStore
     from tenure.testing.timing import ManualTiming
+    from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 __all__ = [
     "AppTester",
+    "AppWire",
     "BlockingAppTester",
     "DeadLetter",
+    "FakeTimers",
     "HandlerContext",
     "History",
     "HistoryReport",
+    "Hold",
+    "LossyWire",
     "ManualClock",
     "ManualTiming",
     "QueuedJob",
     "SimDisk",
+    "SimStore",
+    "ThreadWire",
     "check_history",
     "make_context",
     "memory_broker",
@@ -38,15 +47,21 @@ __all__ = [
 
 _MODULES = {
     "AppTester": "app",
+    "AppWire": "wire",
     "BlockingAppTester": "blocking",
     "DeadLetter": "app",
+    "FakeTimers": "fake_timers",
     "HandlerContext": "context",
     "History": "history",
     "HistoryReport": "checker",
+    "Hold": "simstore",
+    "LossyWire": "wire",
     "ManualClock": "clock",
     "ManualTiming": "timing",
     "QueuedJob": "app",
     "SimDisk": "simdisk",
+    "SimStore": "simstore",
+    "ThreadWire": "wire",
     "check_history": "checker",
     "make_context": "context",
     "memory_broker": "memory",

@@ -82,6 +82,21 @@ class AppTester:
 
     Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if
     heartbeats renewed them. Handlers of processes run in threads of the test.
+
+    >>> import asyncio
+    >>> from tenure import App, Reject
+    >>> from tenure.testing import AppTester
+    >>> app = App()
+    >>> @app.task("mail")
+    ... async def send(to: str) -> None:
+    ...     raise Reject("no such address")
+    >>> async def main():
+    ...     async with AppTester(app) as tester:
+    ...         await send.put("ann")
+    ...         await tester.run_until_idle()
+    ...         return [letter.reason for letter in await tester.dead(send)]
+    >>> asyncio.run(main())
+    ['no such address']
     """
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:

@@ -22,6 +22,17 @@ T = TypeVar("T")
 class BlockingAppTester:
     """The same calls without ``await``. The broker and the handlers live on a loop in a thread of their own; the test
     puts with ``task.blocking.put``.
+
+    >>> from tenure import App
+    >>> from tenure.testing import BlockingAppTester
+    >>> app = App()
+    >>> @app.task("mail")
+    ... def send(to: str) -> None:
+    ...     print("to", to)
+    >>> with BlockingAppTester(app) as tester:
+    ...     send.blocking.put("ann"), tester.run_until_idle()
+    to ann
+    (1, 1)
     """
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:

@@ -8,7 +8,14 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """Wall and boot time as numbers in a test's hand. Moving them wakes whatever waits for time on a broker."""
+    """Wall and boot time as numbers in a test's hand. Moving them wakes whatever waits for time on a broker.
+
+    >>> from tenure.testing import ManualClock
+    >>> clock = ManualClock(wall_ms=1_000)
+    >>> clock.advance(500)
+    >>> clock.wall_ms()
+    1500
+    """
 
     def __init__(self, *, wall_ms: int = 1_700_000_000_000, boot_ms: int = 1_000, boot_id: str = "boot-1") -> None:
         self._wall_ms = wall_ms

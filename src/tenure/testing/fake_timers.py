@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tenure.contract.repeat import Repeat
 from tenure.testing.clock import ManualClock
-from tenure.timers.calling import Answer, Repeat
+from tenure.timers.calling import Answer
 from tenure.timers.outage import Outage, log_report
 from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers
@@ -31,7 +32,18 @@ _COUNTERS: Final = (
 
 
 class FakeTimers(Timers):
-    """The same calls, in memory. Time stands still until ``clock.advance``, which also wakes those who wait."""
+    """The same calls, in memory. Time stands still until ``clock.advance``, which also wakes those who wait.
+
+    >>> import asyncio
+    >>> from tenure.testing import FakeTimers
+    >>> async def main():
+    ...     timers = FakeTimers()
+    ...     await timers.schedule("reminders", {"to": 42}, delay=60_000)
+    ...     timers.clock.advance(60_000)
+    ...     return [held.json() for held in await timers.claim("reminders")]
+    >>> asyncio.run(main())
+    [{'to': 42}]
+    """
 
     def __init__(self, clock: ManualClock | None = None, *, settings: TimersSettings | None = None) -> None:
         self.clock = clock or ManualClock()

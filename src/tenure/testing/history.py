@@ -76,7 +76,15 @@ _decode = msgspec.json.Decoder(Row).decode
 
 
 class History:
-    """Rows in the order in which they were recorded."""
+    """Rows in the order in which they were recorded.
+
+    >>> from tenure.testing import History, check_history
+    >>> history = History()
+    >>> history.produce(["a"], "invoke")
+    >>> history.produce(["a"], "ok")
+    >>> check_history(history).lost
+    ['a']
+    """
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows: list[Row] = list(rows)

@@ -74,7 +74,21 @@ class _Inode:
 
 
 class SimDisk:
-    """A :class:`~tenure.log.disk.Disk` in memory; the same seed and the same calls give the same worlds."""
+    """A :class:`~tenure.log.disk.Disk` in memory; the same seed and the same calls give the same worlds.
+
+    >>> import asyncio
+    >>> from tenure import Broker
+    >>> from tenure.testing import SimDisk
+    >>> async def main():
+    ...     disk = SimDisk()
+    ...     broker = await Broker.open(disk)
+    ...     await broker.put_topic("mail", {"type": "queue", "durability": "fsync"})
+    ...     await broker.produce("mail", [b"1"])
+    ...     async with await Broker.open(disk.crash("lost")) as after:
+    ...         return after.topic("mail").count
+    >>> asyncio.run(main())
+    1
+    """
 
     def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None, sector_bytes: int = 512) -> None:
         self.seed = seed

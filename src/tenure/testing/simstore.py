@@ -48,7 +48,21 @@ class Hold:
 
 
 class SimStore:
-    """An ``ObjectStore`` in memory, with a fault for every call that asks for one."""
+    """An ``ObjectStore`` in memory, with a fault for every call that asks for one.
+
+    >>> import asyncio
+    >>> from tenure.buffer import OutcomeUnknown
+    >>> from tenure.testing import SimStore
+    >>> async def main():
+    ...     store = SimStore()
+    ...     store.fail(0, "lost_reply")
+    ...     try:
+    ...         await store.put("key", b"value")
+    ...     except OutcomeUnknown:
+    ...         return (await store.head("key")).bytes
+    >>> asyncio.run(main())
+    5
+    """
 
     def __init__(self, *, now_ms: int = 1_700_000_000_000, latency_ms: float = 0) -> None:
         self.objects: dict[str, tuple[bytes, int]] = {}

@@ -12,7 +12,15 @@ __all__ = ["ManualTiming"]
 
 
 class ManualTiming:
-    """What the worker runtime asks about time, answered by a clock that moves only when it is told to."""
+    """What the worker runtime asks about time, answered by a clock that moves only when it is told to.
+
+    >>> from tenure.testing import ManualClock, ManualTiming
+    >>> clock = ManualClock(boot_ms=1_000)
+    >>> timing = ManualTiming(clock)
+    >>> clock.advance(500)
+    >>> timing.now_ms()
+    1500
+    """
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

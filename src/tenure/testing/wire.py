@@ -154,6 +154,18 @@ class LossyWire:
 
     ``refuse``: the connection is not made. ``lose_request``: it is sent and never arrives. ``lose_answer``: it is
     carried out and nobody hears of it. ``count`` says how many calls there were.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, LossyWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         wire = LossyWire(AppWire(broker), lose_answer=[1])
+    ...         async with AsyncClient(wire=wire) as client:
+    ...             produced = await client.produce("mail", ["hello"])
+    ...         return produced.last_seq, wire.count
+    >>> asyncio.run(main())
+    (1, 2)
     """
 
     def __init__(

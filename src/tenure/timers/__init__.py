@@ -12,12 +12,17 @@ Needs the extra ``redis``: ``pip install 'tenure[redis]'``, in a clone ``pip ins
 from __future__ import annotations
 
 from tenure.timers.model import (
+    At,
+    Cancelled,
+    Delay,
     Extended,
     Held,
     NewTimer,
+    OnConflict,
     Redriven,
     Scheduled,
     Settled,
+    State,
     Stats,
     Timer,
     TimerInfo,
@@ -26,12 +31,17 @@ from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers
 
 __all__ = [
+    "At",
+    "Cancelled",
+    "Delay",
     "Extended",
     "Held",
     "NewTimer",
+    "OnConflict",
     "Redriven",
     "Scheduled",
     "Settled",
+    "State",
     "Stats",
     "Timer",
     "TimerInfo",

@@ -9,15 +9,15 @@ Once an attempt's outcome is unknown only a success resolves it; whatever ends t
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
+from tenure.backoff import backoff_ms
+from tenure.contract.repeat import Repeat
 from tenure.errors import Indeterminate, Overloaded, TenureError
 from tenure.timers.outage import Outage
 from tenure.timers.refusals import refusal_of
@@ -25,15 +25,7 @@ from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wire import Command, NoAnswer, NotSent, Wire
 
-__all__ = ["Answer", "Caller", "Repeat", "Scripts"]
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"
+__all__ = ["Answer", "Caller", "Scripts"]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -91,7 +83,7 @@ class Caller:
                 refusal = refusal_of(failure)
                 error, again = refusal.error, refusal.again
             unknown = unknown or lost
-            wait_s = self._backoff_s(attempt_count)
+            wait_s = backoff_ms(attempt_count, min_ms=settings.backoff_min_ms, max_ms=settings.backoff_max_ms) / 1000
             spent = time.monotonic() - started_s + wait_s > settings.retry_for_ms / 1000
             if not again or spent or attempt_count == settings.attempts_max:
                 raise _unknown(name, error) if unknown else error
@@ -110,12 +102,6 @@ class Caller:
     def _unreachable(self, message: str) -> Overloaded:
         self._outage.failed(message)
         return Overloaded(message, code="unreachable")
-
-    def _backoff_s(self, count: int) -> float:
-        """How long to wait before the n-th repeat: full jitter, so that many workers do not come back together."""
-        settings = self._settings
-        bound_ms = min(settings.backoff_min_ms * 2.0 ** min(count - 1, 32), settings.backoff_max_ms)
-        return random.random() * bound_ms / 1000
 
 
 def _unknown(name: str, error: TenureError) -> Indeterminate:

@@ -8,9 +8,10 @@ from typing import Final
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
+from tenure.contract.repeat import Repeat
 from tenure.core.names import shown
 from tenure.errors import Invalid
-from tenure.timers.calling import Answer, Caller, Repeat
+from tenure.timers.calling import Answer, Caller
 from tenure.timers.cluster import ClusterWire
 from tenure.timers.outage import Outage
 from tenure.timers.scripts import Keys

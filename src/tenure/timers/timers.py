@@ -9,11 +9,12 @@ from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 
+from tenure.contract.repeat import Repeat
 from tenure.core.names import check_node, check_topic_name
 from tenure.core.values import check_within
 from tenure.errors import Conflict, Indeterminate, Invalid, Overloaded
 from tenure.timers import replies
-from tenure.timers.calling import Repeat, Scripts
+from tenure.timers.calling import Scripts
 from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, operations, spread, timer_id_of
 from tenure.timers.model import (
     At,
@@ -44,6 +45,16 @@ class Timers:
     The client given stays the caller's: on a single server its connection pool is used, of a cluster's its way to
     connect. Every call raises Invalid for arguments out of bounds, Overloaded where Redis cannot be reached or refuses
     and nothing changed, Indeterminate where the outcome is unknown, and Denied where Redis forbids the scripts.
+
+    >>> import asyncio
+    >>> from tenure.testing import FakeTimers  # Timers(Redis()) without Redis
+    >>> async def main():
+    ...     timers = FakeTimers()
+    ...     await timers.schedule("reminders", {"to": 42}, delay=0, timer_id="reminder-42")
+    ...     held = await timers.claim("reminders", node="worker-1")
+    ...     return (await timers.commit("reminders", held)).count
+    >>> asyncio.run(main())
+    1
     """
 
     def __init__(

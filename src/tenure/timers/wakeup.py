@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any, Final
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
+from tenure.backoff import backoff_ms
 from tenure.errors import Overloaded
 from tenure.timers.scripts import Keys
 from tenure.timers.settings import TimersSettings
@@ -28,8 +28,8 @@ __all__ = ["Spot", "Wakeup"]
 
 _log = logging.getLogger("tenure.timers")
 
-_RETURN_MIN_S: Final = 0.1
-_RETURN_MAX_S: Final = 10.0
+_RETURN_MIN_MS: Final = 200
+_RETURN_MAX_MS: Final = 10_000
 _TICK_S: Final = 0.001
 """Scores are whole milliseconds: a sleep ends just behind its score, not just before."""
 
@@ -162,9 +162,9 @@ class Wakeup:
             finally:
                 for spot in self._spots.values():
                     spot.turn(live=False)
-            failures = 0 if time.monotonic() - began_s > _RETURN_MAX_S else min(failures + 1, 16)
-            bound_s = min(_RETURN_MIN_S * 2.0**failures, _RETURN_MAX_S)
-            await asyncio.sleep(bound_s * (0.5 + random.random() / 2))
+            lasted = time.monotonic() - began_s > _RETURN_MAX_MS / 1000
+            failures = 0 if lasted else failures + 1
+            await asyncio.sleep(backoff_ms(failures, min_ms=_RETURN_MIN_MS, max_ms=_RETURN_MAX_MS) / 1000)
 
     async def _read_once(self) -> None:
         pubsub = await self._wire.pubsub()
@@ -197,7 +197,7 @@ class Wakeup:
 async def _end(task: asyncio.Task[None] | None) -> None:
     while task is not None and not task.done():
         task.cancel()  # more than once: redis-py may swallow one while it repairs a connection
-        await asyncio.wait([task], timeout=_RETURN_MIN_S)
+        await asyncio.wait([task], timeout=_RETURN_MIN_MS / 1000)
 
 
 def _seconds(delay_ms: int) -> float:

@@ -81,6 +81,21 @@ class App:
 
     Nothing is opened until it is needed. Close an app with ``async with app``, ``await app.close()`` or, where there is
     no loop, ``with app``. It belongs to one running event loop at a time; other threads use ``task.blocking``.
+
+    >>> import asyncio
+    >>> from tenure import App
+    >>> from tenure.testing import AppTester
+    >>> app = App()
+    >>> @app.task("mail")
+    ... async def send(to: str) -> None:
+    ...     print("to", to)
+    >>> async def main():
+    ...     async with AppTester(app) as tester:
+    ...         await send.put("ann")
+    ...         return await tester.run_until_idle()
+    >>> asyncio.run(main())
+    to ann
+    1
     """
 
     def __init__(

@@ -27,6 +27,11 @@ class Exponential:
     """Wait ``min`` after the first failure, ``factor`` times as long after each further one, at most ``max``.
 
     ``jitter`` spreads each wait over its upper half, so that jobs that failed together do not return together.
+
+    >>> from tenure import Exponential
+    >>> backoff = Exponential("1s", "5s", jitter=False)
+    >>> [backoff.delay_ms(failures, seq=1) for failures in (1, 2, 3, 4)]
+    [1000, 2000, 4000, 5000]
     """
 
     def __init__(self, min: Duration = "1s", max: Duration = "5m", *, factor: float = 2.0, jitter: bool = True) -> None:
@@ -45,7 +50,12 @@ class Exponential:
 
 
 class Fixed:
-    """Wait the same time after every failure."""
+    """Wait the same time after every failure.
+
+    >>> from tenure import Fixed
+    >>> Fixed("30s").delay_ms(3, seq=1)
+    30000
+    """
 
     def __init__(self, delay: Duration) -> None:
         self._delay_ms = ms_of(delay, field="backoff delay", max_ms=DELAY_MS_MAX)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from tenure.backoff import backoff_ms
 from tenure.errors import LeaseLost
 from tenure.worker.context import Context
 from tenure.worker.frames import Answer, Ask, Begun, Done, Ready, Run
@@ -66,8 +66,8 @@ class Children:
                 child = await within(self._timing, self._settings.child_start_ms, start)
             except (ChildDied, OSError, TimeoutError) as error:
                 self._note_failure(error)
-                await self._timing.sleep_ms(self._pause_ms(failures))
                 failures += 1
+                await self._timing.sleep_ms(self._pause_ms(failures))
                 continue
             failures = 0
             self.missing_count -= 1
@@ -83,9 +83,8 @@ class Children:
                 await child.leave(self._timing, self._settings.shutdown_ms)
 
     def _pause_ms(self, failures: int) -> float:
-        bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures + 1, 32)
-        bound_ms = min(bound_ms, self._settings.reconnect_max_ms)
-        return random.uniform(bound_ms / 2, bound_ms)
+        settings = self._settings
+        return backoff_ms(failures, min_ms=2 * settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms)
 
     def _note_failure(self, error: Exception) -> None:
         """Log it once, not at every attempt; where no child is left, jobs are given back and no more are taken."""

@@ -43,6 +43,17 @@ class Context:
     """One job as its handler sees it. ``check()``, ``lost`` and the fields may be used in any thread.
 
     The methods that talk to the broker are awaited; a handler that cannot await has the same ones in ``blocking``.
+
+    >>> import asyncio
+    >>> from tenure import Context
+    >>> from tenure.testing import make_context
+    >>> async def handle(page: int, ctx: Context) -> None:
+    ...     ctx.check()
+    ...     await ctx.nack("try page later", delay="1m")
+    >>> ctx = make_context("pages")
+    >>> asyncio.run(handle(7, ctx))
+    >>> ctx.verdict.reason, ctx.verdict.delay_ms
+    ('try page later', 60000)
     """
 
     __slots__ = ("_hands", "_logger", "job")

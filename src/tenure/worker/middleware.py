@@ -48,7 +48,25 @@ PutNext = Callable[[Put], Awaitable[list[int]]]
 
 
 class Middleware:
-    """Override what you need. Hooks of one middleware may run for many jobs at once."""
+    """Override what you need. Hooks of one middleware may run for many jobs at once.
+
+    >>> import asyncio
+    >>> from tenure import App, Middleware
+    >>> from tenure.testing import AppTester
+    >>> class Printing(Middleware):
+    ...     async def handle(self, ctx, call_next):
+    ...         print("begin", ctx.queue)
+    ...         await call_next()
+    >>> app = App(middlewares=[Printing()])
+    >>> @app.task("mail")
+    ... async def send(to: str) -> None: ...
+    >>> async def main():
+    ...     async with AppTester(app) as tester:
+    ...         await send.put("ann")
+    ...         await tester.run_until_idle()
+    >>> asyncio.run(main())
+    begin mail
+    """
 
     async def handle(self, ctx: Context, call_next: CallNext) -> None:
         """Runs around the handler; ``call_next`` raises what the handler raised, Ack, Nack and Reject included."""

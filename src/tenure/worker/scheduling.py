@@ -58,7 +58,7 @@ class OpenTimers:
         try:
             redis = client_of(url)
         except ValueError as error:
-            raise Invalid(f"this is no address of a Redis: {error}", field="redis") from error
+            raise Invalid(f"not a Redis URL: {error}", field="redis") from error
         return cls(Timers(redis), node=node, redis=redis, address=urlsplit(url).netloc.rpartition("@")[2])
 
     async def schedule(

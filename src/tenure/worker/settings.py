@@ -10,7 +10,12 @@ __all__ = ["WorkerSettings"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant."""
+    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant.
+
+    >>> from tenure.worker import WorkerSettings
+    >>> WorkerSettings(concurrency=8).concurrency_of(100)
+    8
+    """
 
     concurrency: int = 0
     """Jobs running at once over all tasks, shared by their weights; 0: each task by its own limit alone."""
@@ -43,7 +48,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the shutdown hooks may take together before the worker ends without them."""
     restart_min_ms: int = 1_000
     restart_max_ms: int = 30_000
-    """The wait before a supervised worker is started again: min, doubled each time that it did not last for max."""
+    """The wait before a supervised worker is started again is drawn from 0 to min, which doubles each time that it did
+    not last for max."""
     child_start_ms: int = 30_000
     """How long a process for CPU-bound handlers may take to import the app and run its startup hooks."""
     page_connections_max: int = 32

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded, TenureError
 from tenure.worker.job import HeldJob
 from tenure.worker.metrics import QueueStats
@@ -31,7 +31,6 @@ log = logging.getLogger("tenure.worker")
 
 RELEASED = Verdict(VerdictKind.NACK, 0, None)
 """Given back for somebody else to begin anew; it has no reason, so it counts as no failure."""
-_RETRY_MIN_MS = 50
 
 
 class _Entry(msgspec.Struct, eq=False):
@@ -160,7 +159,8 @@ class Settler:
 
     async def _retry(self) -> None:
         """The client has waited between its own attempts; this only keeps a refusal at once from becoming a loop."""
-        await self._timing.sleep_ms(random.uniform(_RETRY_MIN_MS, max(_RETRY_MIN_MS, self._settings.settle_retry_ms)))
+        longest_ms = self._settings.settle_retry_ms
+        await self._timing.sleep_ms(backoff_ms(1, min_ms=longest_ms, max_ms=longest_ms))
         self._retrying = None
         again, self._again = self._again, []
         for entry in again:

@@ -6,13 +6,13 @@ It does so after a wait drawn by chance, so that a fleet does not return to a re
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.errors import TenureError
 from tenure.worker.job import HeldJob
 from tenure.worker.link import Link
@@ -142,9 +142,8 @@ class Source(ABC):
         return self._stopping
 
     def _pause_ms(self) -> float:
-        """Full jitter: anything from nothing to the bound, which doubles with each failure."""
-        bound = self._settings.reconnect_min_ms * 2.0 ** min(self._failures - 1, 32)
-        return random.uniform(0, min(bound, self._settings.reconnect_max_ms))
+        settings = self._settings
+        return backoff_ms(self._failures, min_ms=settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms)
 
     async def _opened(self) -> None:
         self._failures = 0

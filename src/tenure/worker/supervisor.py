@@ -16,6 +16,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import random
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -25,6 +26,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tenure.backoff import backoff_ms
 from tenure.core.values import check_within
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.timing import SystemTiming, Timing, end, unless, within
@@ -60,12 +62,14 @@ class Supervisor:
         *,
         timing: Timing | None = None,
         settings: WorkerSettings | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         check_within(count, "processes", least=1, most=PROCESSES_MAX)
         self._start = start
         self._count = count
         self._timing = timing or SystemTiming()
         self._settings = settings or WorkerSettings()
+        self._chance = chance
         self._alive: dict[int, Started] = {}
         self._codes: dict[int, int] = {}
         self._began_ms: dict[int, int] = {}
@@ -144,8 +148,8 @@ class Supervisor:
         return max(longest_ms, self._longest_ms) >= self._settings.restart_max_ms
 
     def _wait_ms(self, failures: int) -> int:
-        bound_ms = self._settings.restart_min_ms * 2.0 ** min(max(0, failures - 1), 32)
-        return int(min(bound_ms, self._settings.restart_max_ms))
+        min_ms, max_ms = self._settings.restart_min_ms, self._settings.restart_max_ms
+        return int(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms, chance=self._chance))
 
     async def _kill_in_time(self) -> None:
         """Kill what has not ended some time after it should have: its own limits bound a worker, unless it hangs."""

@@ -45,7 +45,20 @@ class PutOptions(PutManyOptions, total=False):
 
 
 class Task(Handler[T]):
-    """A function that handles the jobs of one queue, or those of one ``type`` in it, with a payload of type ``T``."""
+    """A function that handles the jobs of one queue, or those of one ``type`` in it, with a payload of type ``T``.
+
+    >>> import asyncio
+    >>> from tenure import App
+    >>> from tenure.testing import AppTester
+    >>> app = App()
+    >>> @app.task("sums", retries=3)
+    ... async def add(numbers: list[int]) -> None: ...
+    >>> async def main():
+    ...     async with AppTester(app):
+    ...         return await add.put_many([[1, 2], [3, 4]])
+    >>> asyncio.run(main())
+    [1, 2]
+    """
 
     word = "Task"
 

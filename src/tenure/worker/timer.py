@@ -43,7 +43,24 @@ class ScheduleOptions(ScheduleManyOptions, total=False):
 
 
 class TimerTask(Handler[T]):
-    """A function that handles the timers of one topic, with a payload of type ``T``."""
+    """A function that handles the timers of one topic, with a payload of type ``T``.
+
+    >>> import asyncio
+    >>> from tenure import App
+    >>> from tenure.testing import AppTester
+    >>> app = App()
+    >>> @app.timer("reminders")
+    ... async def remind(to: str) -> None:
+    ...     print("remind", to)
+    >>> async def main():
+    ...     async with AppTester(app) as tester:
+    ...         await remind.schedule("ann", delay="1h")
+    ...         tester.advance("1h")
+    ...         return await tester.run_until_idle()
+    >>> asyncio.run(main())
+    remind ann
+    1
+    """
 
     word = "Timer"
 

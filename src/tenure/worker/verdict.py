@@ -24,7 +24,15 @@ __all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKin
 
 
 class AckPolicy(Enum):
-    """When a job is acknowledged, by FastStream's names."""
+    """When a job is acknowledged, by FastStream's names.
+
+    >>> from tenure import AckPolicy, App
+    >>> app = App()
+    >>> @app.task("metrics", policy=AckPolicy.ACK_FIRST)
+    ... async def count(point: float) -> None: ...
+    >>> count.options.policy.name
+    'ACK_FIRST'
+    """
 
     ACK_FIRST = "ack_first"
     """Before the handler runs: at most once."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import signal
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -20,6 +19,7 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
+from tenure.backoff import backoff_ms
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 from tenure.worker import importing
 from tenure.worker.app import App
@@ -193,9 +193,9 @@ class Worker:
                 return await side.declare()
             except (Overloaded, Closed, Indeterminate) as error:
                 side.link.down(task.queue, error)
-            bound_ms = self._settings.reconnect_min_ms * 2.0 ** min(failures, 32)
             failures += 1
-            await self._timing.sleep_ms(random.uniform(0, min(bound_ms, self._settings.reconnect_max_ms)))
+            min_ms, max_ms = self._settings.reconnect_min_ms, self._settings.reconnect_max_ms
+            await self._timing.sleep_ms(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms))
 
     def _runner(self, task: Handler[Any], side: Side) -> Runner:
         return Runner(

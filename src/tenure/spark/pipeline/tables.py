@@ -59,7 +59,7 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
     known = {*_NEEDED[sink.kind], *_ALLOWED[sink.kind], *_ALWAYS}
     for name in given - known:
         sound = False
-        yield at(("sink", name), f'{name} is of no use with kind = "{sink.kind}"')
+        yield at(("sink", name), f'{name} does not apply to kind = "{sink.kind}"')
     if sink.mode == "merge" and not sink.keys:
         sound = False
         yield at(("sink", "mode"), 'mode = "merge" needs keys: the columns that name a row')
@@ -69,7 +69,7 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
             yield at(("sink", name), f'{name} needs mode = "merge"')
     if sink.url is not None and "@" in sink.url:
         sound = False
-        yield at(("sink", "url"), "url: a secret does not belong into a file: name its variable with url_env")
+        yield at(("sink", "url"), "url: do not put a secret in this file: name its variable with url_env")
     if sink.url_env is not None and not os.environ.get(sink.url_env):
         sound = False
         yield at(("sink", "url_env"), f"url_env: the environment has no {sink.url_env}")

@@ -53,6 +53,10 @@ class DeltaSink:
     table holds under that key, and is deleted where ``delete_when``, SQL over the columns of the rows, is true of it.
     ``evolve`` lets columns join the table. The table is made where it is not there. Raises Invalid for arguments that
     contradict each other.
+
+    >>> from tenure.spark import DeltaSink
+    >>> DeltaSink("s3://lake/orders", merge_keys=["order_id"]).name
+    'delta'
     """
 
     def __init__(

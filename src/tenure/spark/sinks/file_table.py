@@ -40,6 +40,10 @@ class FileTable:
     ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
     task writes; ``compression`` is one of Parquet's. Columns may join later: read with
     ``mergeSchema``. Raises Invalid for a place that cannot be one.
+
+    >>> from tenure.spark import FileTable
+    >>> FileTable("s3://lake/orders", partition_by=["day"]).name
+    'files'
     """
 
     def __init__(

@@ -44,6 +44,10 @@ class PostgresSink:
     Columns may join later; those of a table that is there keep their types, and what is written is cast to them.
     ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``.
     Raises Invalid for an address or a name that cannot be one.
+
+    >>> from tenure.spark import PostgresSink
+    >>> PostgresSink("postgresql://etl@db/sales", "public.orders").name
+    'postgres'
     """
 
     def __init__(

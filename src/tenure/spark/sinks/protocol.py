@@ -17,7 +17,12 @@ __all__ = ["Needs", "SparkSink", "is_held"]
 
 
 class Needs:
-    """What a session must be started with for a sink to work: Maven coordinates and configuration."""
+    """What a session must be started with for a sink to work: Maven coordinates and configuration.
+
+    >>> from tenure.spark import FileTable
+    >>> FileTable("/lake/orders").needs((4, 0)).packages
+    ()
+    """
 
     def __init__(self, packages: tuple[str, ...] = (), conf: dict[str, str] | None = None) -> None:
         self.packages = packages
@@ -25,7 +30,8 @@ class Needs:
 
 
 class SparkSink(Protocol):
-    """A table that ranges go to.
+    """A table that ranges go to: `tenure.buffer.Sink` for a Spark job, which blocks, and raises instead of returning
+    an outcome.
 
     ``name`` tells the sinks of one buffer apart and must stay the same for the life of the table; ``schema_version``
     is raised when what is written changes its meaning.
@@ -58,9 +64,9 @@ def is_held(commit: Commit, last: int | None) -> bool:
     """Whether a table that holds everything up to ``last`` holds the commit. Raises Conflict where it neither holds it
     nor ends right before it.
     """
-    if last is not None and last >= commit.high:
+    if commit.is_held_by(last):
         return True
-    if last is not None and last != commit.low - 1:
+    if not commit.follows(last):
         raise Conflict(
             f"the table holds batches up to {last}, and {commit} does not follow: another job writes to it, or it was "
             "set back. One group has one table; give another table another name",

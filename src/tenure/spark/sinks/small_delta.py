@@ -31,6 +31,10 @@ class SmallDelta:
     A range of more than ``rows_max`` rows or ``bytes_max`` bytes (in Arrow) is refused. ``storage_options`` go to
     deltalake as they are; keys are better left in the provider's usual environment. Raises Invalid for a place that
     cannot be one.
+
+    >>> from tenure.spark import SmallDelta
+    >>> SmallDelta("s3://lake/orders").name
+    'delta'
     """
 
     def __init__(
@@ -75,12 +79,12 @@ class SmallDelta:
         Raises Conflict (``sink_moved``), Invalid (``too_large_for_driver``, ``sink_rejected``), Overloaded
         (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
         """
-        from tenure.buffer.sink_delta import DeltaSink
+        from tenure.buffer.sink_delta import ArrowDeltaSink
 
         if is_held(commit, self._last(commit.buffer, commit.sink)):
             return
         rows = collected(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
-        table = DeltaSink(
+        table = ArrowDeltaSink(
             self._uri,
             rows.schema,
             name=commit.sink,

@@ -36,6 +36,10 @@ class SmallIceberg:
     The catalog is what ``catalog`` tells pyiceberg (``{"type": "rest", "uri": …}``), or, with ``warehouse``, one in a
     SQLite file in that directory. A range of more than ``rows_max`` rows or ``bytes_max`` bytes (in Arrow) is refused.
     Raises Invalid for arguments that contradict each other.
+
+    >>> from tenure.spark import SmallIceberg
+    >>> SmallIceberg("sales.orders", warehouse="/lake").name
+    'iceberg'
     """
 
     def __init__(

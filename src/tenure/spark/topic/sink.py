@@ -28,6 +28,11 @@ class TopicSink:
     it the frame must have them. ``staging`` is a directory that tasks and driver reach, by a URL as of a buffer; it
     holds the marker and so belongs to the topic for as long as anything is written to it. ``options`` are those of
     the format ``tenure``. Raises Invalid (``bad_option``).
+
+    >>> from tenure.spark import TopicSink
+    >>> sink = TopicSink("http://127.0.0.1:8080", "orders", staging="s3://lake/staging", select=["entry AS payload"])
+    >>> sink.name, sink.needs((4, 0)).packages
+    ('topic', ())
     """
 
     schema_version = 1

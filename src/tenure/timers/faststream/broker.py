@@ -65,6 +65,18 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
 
     What is given stays the caller's to close; what is made from an address is closed with the broker. Timers scheduled
     under another ``key_prefix`` are not seen.
+
+    >>> import asyncio
+    >>> from datetime import timedelta
+    >>> from tenure.testing import FakeTimers
+    >>> from tenure.timers.faststream import TimersBroker
+    >>> async def main():
+    ...     timers = FakeTimers()
+    ...     async with TimersBroker(timers) as broker:
+    ...         await broker.publish("INV-001", topic="invoices", activate_in=timedelta(days=30))
+    ...     return (await timers.stats("invoices")).scheduled
+    >>> asyncio.run(main())
+    1
     """
 
     def __init__(

@@ -39,7 +39,17 @@ class TimersRoute(SubscriberRoute):
 
 
 class TimersRouter(TimersRegistrator, BrokerRouter[TimerMessage, Any]):
-    """Include it with ``broker.include_router``; ``prefix`` goes in front of every topic."""
+    """Include it with ``broker.include_router``; ``prefix`` goes in front of every topic.
+
+    >>> from tenure.timers.faststream import TimersBroker, TimersRouter
+    >>> router = TimersRouter(prefix="billing-")
+    >>> @router.subscriber("invoices")
+    ... async def handle(invoice_id: str) -> None: ...
+    >>> broker = TimersBroker("redis://127.0.0.1:6379/0")
+    >>> broker.include_router(router)
+    >>> [subscriber.full_topic for subscriber in broker.subscribers]
+    ['billing-invoices']
+    """
 
     def __init__(
         self,

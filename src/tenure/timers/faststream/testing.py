@@ -36,6 +36,18 @@ class TestTimersBroker(TestBroker[TimersBroker, TimersBroker], broker=TimersBrok
     """A broker without Redis: a publish runs the handlers of its topic before it returns, so nothing is ever pending.
 
     For tests in which time matters there is `tenure.testing.FakeTimers`: ``TimersBroker(FakeTimers(clock))``.
+
+    >>> import asyncio
+    >>> from tenure.timers.faststream import TestTimersBroker, TimersBroker
+    >>> broker = TimersBroker("redis://127.0.0.1:6379/0")
+    >>> @broker.subscriber("invoices")
+    ... async def handle(invoice_id: str) -> None:
+    ...     print("invoice", invoice_id)
+    >>> async def main():
+    ...     async with TestTimersBroker(broker, connect_only=False) as tested:
+    ...         await tested.publish("INV-001", topic="invoices")
+    >>> asyncio.run(main())
+    invoice INV-001
     """
 
     __test__ = False
