@@ -37,7 +37,7 @@ class Peak:
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """Return the processor seconds of a process (by default this one) and of all below it, those that ended included."""
+    """Return the processor seconds of a process, by default this one, and of all below it, ended ones included."""
     ticks = 0
     for each in _family(pid or os.getpid()):
         try:
