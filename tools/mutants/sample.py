@@ -12,9 +12,6 @@ from tools.mutants.mutate import Mutant, mutants_of
 
 ROOMS = ("core", "log", "broker")
 FLOORS = ("tests/core", "tests/log", "tests/broker", "tests/model")
-STAGE_SECONDS_MAX = 60.0
-"""The processor time that one stage may take; its slowest tests are left out beyond it."""
-
 Calls = dict[str, tuple[float, frozenset[str]]]
 """Each test with its processor time in seconds and the functions that it calls."""
 
@@ -45,19 +42,22 @@ def _in_turns(lists: Iterable[list[Mutant]]) -> list[Mutant]:
     return [mutant for turn in zip_longest(*lists) for mutant in turn if mutant is not None]
 
 
-def stages(mutant: Mutant, calls: Calls) -> list[Stage]:
-    """Return the tests that call the changed function: those of its own room first, the fastest ones in front."""
+def stages(mutant: Mutant, calls: Calls, *, seconds_max: float) -> list[Stage]:
+    """Return the tests that call the changed function: those of its own room first, the fastest ones in front.
+
+    Each stage takes at most ``seconds_max`` of processor time; its slowest tests are left out beyond that.
+    """
     function = f"{mutant.path_in_source} {mutant.function}"
     own = f"tests/{mutant.room}/"
     callers = [name for name, (_, called) in calls.items() if function in called]
     rooms = [[name for name in callers if name.startswith(own)], [name for name in callers if not name.startswith(own)]]
-    return [_stage(names, calls) for names in rooms if names]
+    return [_stage(names, calls, seconds_max) for names in rooms if names]
 
 
-def _stage(names: list[str], calls: Calls) -> Stage:
+def _stage(names: list[str], calls: Calls, seconds_max: float) -> Stage:
     chosen, seconds = list[str](), 0.0
     for name in sorted(names, key=lambda name: calls[name][0]):
-        if chosen and seconds + calls[name][0] > STAGE_SECONDS_MAX:
+        if chosen and seconds + calls[name][0] > seconds_max:
             break
         chosen.append(name)
         seconds += calls[name][0]
