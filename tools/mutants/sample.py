@@ -35,7 +35,7 @@ def _by_kind(root: Path, room: str, dice: random.Random) -> list[Mutant]:
             kinds.setdefault(mutant.kind, []).append(mutant)
     for mutants in kinds.values():
         dice.shuffle(mutants)
-    return _in_turns([kinds[kind] for kind in sorted(kinds)])
+    return _in_turns([[mutant for mutant in kinds[kind] if not mutant.is_idle] for kind in sorted(kinds)])
 
 
 def _in_turns(lists: Iterable[list[Mutant]]) -> list[Mutant]:
