@@ -11,7 +11,11 @@ from typing import NamedTuple
 from tools.mutants.mutate import Mutant, mutants_of
 
 ROOMS = ("core", "log", "broker")
-FLOORS = ("tests/core", "tests/log", "tests/broker", "tests/model")
+FLOORS = (
+    *("tests/core", "tests/log", "tests/broker", "tests/model"),
+    *(f"tests/faults/test_{name}.py" for name in ("time", "semantics", "owners", "failing_disk")),
+)
+"""Folders and files of the tests that are tried."""
 Calls = dict[str, tuple[float, frozenset[str]]]
 """Each test with its processor time in seconds and the functions that it calls."""
 
