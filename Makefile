@@ -111,5 +111,5 @@ build: ## Build the wheel and the source archive into dist/, with the few packag
 	@$(PYTHON) tools/venv.py build
 
 clean: ## Remove .venv and everything that was built or cached
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

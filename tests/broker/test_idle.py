@@ -100,3 +100,16 @@ async def test_a_command_that_is_refused_leaves_nothing_to_the_next_one() -> Non
         await turn()
         assert waiting.result().seqs == [1]
         assert broker._engine.log.write() == broker._engine.log.pending_batch - 1
+
+
+async def test_a_mark_of_time_ends_a_lease_in_the_first_millisecond_past_its_deadline(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=1)
+    await broker.claim("q", node="w", lease_ms=1000)
+    clock.advance(1000)
+    broker.mark_time()
+    assert broker.metrics.expired == 0
+    clock.advance(1)
+    broker.mark_time()
+    assert broker.metrics.expired == 1

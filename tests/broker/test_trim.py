@@ -9,7 +9,8 @@ import pytest
 from tenure import Broker, Record, Settings
 from tenure.broker.engine import Engine
 from tenure.broker.reader import Reader
-from tenure.broker.trim import trim_due, trim_step
+from tenure.broker.tailing import Pin
+from tenure.broker.trim import _is_pinned, trim_due, trim_step
 from tenure.contract.records import Stored
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import dump_state, dump_topic
@@ -191,3 +192,15 @@ async def test_an_open_broker_trims_by_itself_and_loses_nothing(clock: ManualClo
         assert datas(await read(broker, "q"))[:4] == [b"keep", b"parked", b"held", b"later"]
         assert (await broker.produce("q", [*tagged("keep"), b"parked", b"held"], idempotency_key="k")).first_seq == 1
         assert (await broker.delete_records("q", match="keep")).deleted == 1
+
+
+def test_a_reader_that_has_come_to_the_second_segment_does_not_keep_the_first() -> None:
+    engine = make()
+    while len(engine.log.segments()) < 3:
+        run.produce(engine, "t", [Record(data=b"x" * 300)])
+        engine.write()
+    second = engine.log.segments()[1].first_batch
+    engine.pin = Pin(second - 1, 1 << 30)
+    assert _is_pinned(engine, 0)
+    engine.pin = Pin(second, 1 << 30)
+    assert not _is_pinned(engine, 0)

@@ -70,6 +70,11 @@ def test_what_is_left_over_goes_round() -> None:
     assert totals == {"a": 4, "b": 4, "c": 4}
 
 
+def test_takers_who_want_one_job_too_many_get_no_more_than_there_are() -> None:
+    assert sum(serve(line_of(Taker("a", 2), Taker("b", 3)), 4).values()) == 4
+    assert serve(line_of(Taker("a", 2), Taker("b", 3)), 5) == {"a": 2, "b": 3}
+
+
 def test_those_who_come_and_go_do_not_push_back_one_who_waits() -> None:
     waits = Taker("waits")
     line = line_of(Taker("first"), waits)

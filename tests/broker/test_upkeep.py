@@ -122,6 +122,37 @@ async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
         await asyncio.wait_for(asyncio.gather(*answers), 10)
 
 
+async def test_the_next_segment_is_dropped_once_the_drop_before_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, drops = GatedDisk(), list[int]()
+    async with await Broker.open(disk, settings=SMALL) as broker:
+
+        def step(engine: Engine) -> int:
+            if batch := trim_step(engine):
+                drops.append(batch)
+                if len(drops) == 1:
+                    disk.gate.clear()
+            return batch
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(upkeep, "trim_due", lambda engine: False)
+            for _ in range(40):
+                await broker.produce("t", [b"." * 5000])
+                await broker.delete_records("t", before_seq=1 << 40)
+            await broker.synced()
+        monkeypatch.setattr(upkeep, "trim_step", step)
+        await broker.produce("t", [b"."])
+        async with asyncio.timeout(30):
+            while not drops:
+                await asyncio.sleep(0.001)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(drops) == 1
+        disk.gate.set()
+        async with asyncio.timeout(30):
+            while len(drops) < 3:
+                await asyncio.sleep(0.001)
+
+
 async def test_checkpoints_are_left_while_the_broker_is_open(clock: ManualClock) -> None:
     disk = SimDisk(1)
     settings = Settings(checkpoint_bytes=4096, sync_interval_ms=1)

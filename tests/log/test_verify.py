@@ -143,6 +143,19 @@ def test_a_damaged_head_does_not_cost_its_segment() -> None:
     assert entries == [_entry(frame) for _, frame in model.history]
 
 
+def test_segments_of_which_nothing_is_left_are_named_with_their_ranges() -> None:
+    disk, _ = chain()
+    sizes = {name: len(disk.content(name)) for name in map(segment_name, range(1, 5))}
+    for name, size in sizes.items():
+        disk.put(name, b"\xff" * size)
+    entries, report = surveyed(disk)
+    lost = [problem for problem in report.problems if "no frame in it can be verified" in problem.why]
+    assert [(problem.file, problem.offset, problem.end) for problem in lost] == [
+        (name, HEAD_BYTES, size) for name, size in sizes.items()
+    ]
+    assert entries == []
+
+
 def test_a_dropped_prefix_is_no_problem() -> None:
     disk, _ = chain()
     log, _ = open_log(disk)

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from tools.mutants.book import Book
 from tools.mutants.mutate import Mutant
-from tools.mutants.sample import Calls, sample, stages
+from tools.mutants.sample import Stage, sample, stages
 from tools.mutants.trial import Fate, try_mutant
 
+Plan = tuple[Mutant, list[Stage]]
 ROOT = Path(__file__).resolve().parents[2]
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 KILLED_MIN = 0.95
@@ -46,28 +47,29 @@ def main() -> int:
     calls = book.calls()
     known = book.fates(mutants)
     todo = [mutant for mutant in mutants if mutant.name not in known]
-    _in_processes(todo, calls, book, jobs=args.jobs, until=time.monotonic() + 60 * args.minutes)
+    plans = [(mutant, stages(mutant, calls, seconds_max=args.seconds)) for mutant in todo]
+    _in_processes(plans, book, jobs=args.jobs, until=time.monotonic() + 60 * args.minutes)
     return _report(mutants, book.fates(mutants))
 
 
-def _in_processes(todo: list[Mutant], calls: Calls, book: Book, *, jobs: int, until: float) -> None:
+def _in_processes(plans: list[Plan], book: Book, *, jobs: int, until: float) -> None:
     children = []
     for job in range(jobs):
         if child := os.fork():
             children.append(child)
             continue
-        for mutant in todo[job::jobs]:
+        for mutant, tests in plans[job::jobs]:
             if time.monotonic() < until:
-                _try(mutant, calls, book)
+                _try(mutant, tests, book)
         os._exit(0)
     for child in children:
         os.waitpid(child, 0)
 
 
-def _try(mutant: Mutant, calls: Calls, book: Book) -> None:
+def _try(mutant: Mutant, tests: list[Stage], book: Book) -> None:
     started = time.monotonic()
     fate, count = Fate.SURVIVED, 0
-    for stage in stages(mutant, calls):
+    for stage in tests:
         fate = try_mutant(mutant, stage.tests, seconds=stage.seconds)
         count += len(stage.tests)
         if fate is not Fate.SURVIVED:
@@ -97,6 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--match", default="", help="only those whose name contains this")
     parser.add_argument("--minutes", type=float, default=240, help="start no other after so long; run again to go on")
+    parser.add_argument("--seconds", type=float, default=60, help="processor time of the tests in one stage, at most")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--show", action="store_true", help="print the names and try nothing")
     return parser.parse_args()

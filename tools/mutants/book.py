@@ -22,7 +22,8 @@ class Book:
         self._directory = root / ".mutants"
         self._directory.mkdir(exist_ok=True)
         self._fates = self._directory / "fates.jsonl"
-        files = sorted(path for floor in FLOORS for path in (root / floor).rglob("*.py"))
+        floors = [root / floor for floor in FLOORS]
+        files = sorted(path for floor in floors for path in (floor.rglob("*.py") if floor.is_dir() else [floor]))
         self._test_files = [path for path in files if path.name.startswith("test_")]
         self._tests_hash = _hash([*files, *sorted((root / "tests" / "kit").rglob("*.py"))])
         self._module_hashes: dict[Path, str] = {}

@@ -57,6 +57,8 @@ class Mutant(NamedTuple):
     function: str
     node: int
     option: int
+    is_idle: bool
+    """Whether it cannot matter: the same arguments, or those of a function that does not care for their order."""
 
     def compile(self) -> object:
         """Return the code object of the changed module."""
@@ -87,7 +89,13 @@ def mutants_of(path: Path, *, source: Path) -> Iterator[Mutant]:
             name = f"{inside} {function} {kind}: {_text(node)} -> {_text(changed)}"
             seen[name] += 1
             name += f" #{seen[name]}" if seen[name] > 1 else ""
-            yield Mutant(name, path, inside.parts[1], str(inside), kind, function, numbers[id(node)], option)
+            place = (inside.parts[1], str(inside), kind, function, numbers[id(node)], option)
+            yield Mutant(name, path, *place, is_idle=_is_idle(node, changed))
+
+
+def _is_idle(node: ast.AST, changed: ast.AST) -> bool:
+    unordered = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min")
+    return unordered or ast.dump(node) == ast.dump(changed)
 
 
 def _text(node: ast.AST) -> str:

@@ -81,6 +81,15 @@ def test_pages_of_jobs_follow_each_other(rules: Rules, state: str) -> None:
     assert (found, cursor) == ([1, 2, 3, 4, 5, 6, 7], None)
 
 
+@pytest.mark.parametrize("state", ["ready", "in_flight"])
+def test_a_page_that_is_just_full_is_the_last_one(rules: Rules, state: str) -> None:
+    make_queue(rules, jobs=3)
+    if state == "in_flight":
+        rules.claim("q", node="w", max_count=3)
+    page = rules.jobs("q", state=state, limit=3)
+    assert ([job["seq"] for job in page.items], page.next_cursor) == ([1, 2, 3], None)
+
+
 def test_ready_jobs_on_both_sides_of_the_fresh_cursor_are_paged_in_order(rules: Rules) -> None:
     make_queue(rules, jobs=700)
     rules.claim("q", node="w", max_count=300)
