@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tenure.client.core import default_node
 from tenure.errors import Invalid
-from tenure.extras import needs_extra
+from tenure.extras import importing
 from tenure.server_guard import check_server
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
@@ -48,11 +48,9 @@ class OpenTimers:
     @classmethod
     def at(cls, url: str, *, node: str) -> OpenTimers:
         """Timers on the running loop. Raises Invalid where redis-py is missing or the address is none."""
-        try:
+        with importing("timers need redis-py", "redis"):
             from tenure.timers.timers import Timers
             from tenure.timers.wire import client_of
-        except ModuleNotFoundError as error:
-            raise needs_extra("timers need redis-py", "redis") from error
 
         check_server(url)
         try:
