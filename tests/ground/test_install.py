@@ -14,7 +14,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import tenure
-from tenure.extras import install_hint, needs_extra
+from tenure.cli.guard import guarded
+from tenure.errors import Invalid
+from tenure.extras import extra_of, importing, install_hint, needs_extra
 from tenure.spark.sinks.delta import _PACKAGES as DELTA
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,41 @@ def test_an_install_hint_serves_a_published_package_and_a_clone():
     assert install_hint("buffer") == "pip install 'tenure[buffer]' (in a clone: pip install '.[buffer]')"
     error = needs_extra("psycopg is not installed", "postgres", code="no_psycopg")
     assert (error.code, error.message) == ("no_psycopg", f"psycopg is not installed: {install_hint('postgres')}")
+
+
+def test_an_import_that_fails_names_the_extra_that_brings_the_package():
+    with (
+        pytest.raises(Invalid, match=r"spans need it: pip install 'tenure\[otel\]'") as caught,
+        importing("spans need it", "otel"),
+    ):
+        import a_package_that_is_not_there  # type: ignore[import-not-found]  # noqa: F401
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+def test_a_module_of_our_own_that_is_missing_is_not_blamed_on_an_extra():
+    with pytest.raises(ModuleNotFoundError), importing("spans need it", "otel"):
+        raise ModuleNotFoundError("gone", name="tenure.gone")
+
+
+@pytest.mark.parametrize(("package", "extra"), [("pyspark.sql", "spark"), ("obstore", "buffer"), ("left_pad", None)])
+def test_extra_of_a_package_is_known(package: str, extra: str | None):
+    assert extra_of(ModuleNotFoundError("missing", name=package)) == extra
+
+
+@pytest.mark.parametrize(("spark", "extra"), [(True, "spark"), (False, "buffer")])
+def test_a_command_whose_extra_is_missing_says_how_to_install_it(
+    spark: bool, extra: str, capsys: pytest.CaptureFixture[str]
+):
+    def work() -> int:
+        raise ModuleNotFoundError("missing", name="pyarrow")
+
+    assert guarded(work, as_json=False, spark=spark) == 2
+    assert f"pyarrow is not installed: {install_hint(extra)}" in capsys.readouterr().err
+
+
+def test_nothing_but_the_one_function_catches_a_missing_package_for_an_extra():
+    asking = re.compile(r"except (ModuleNotFoundError|ImportError)[^\n]*\n\s+raise needs_extra")
+    assert [path for path in SOURCES.rglob("*.py") if asking.search(path.read_text())] == []
 
 
 def test_every_message_about_an_extra_comes_from_one_function():

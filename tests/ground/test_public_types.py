@@ -100,31 +100,40 @@ def types_in(hint: Any) -> Iterator[type]:
 
 
 CALLS = {
-    where: (function, made) for name, public in public_objects() for where, function, made in calls_of(name, public)
+    f"{public.__module__}:{where}": (function, made)
+    for name, public in public_objects()
+    for where, function, made in calls_of(name, public)
 }
 
 
 @pytest.mark.parametrize("where", sorted(CALLS))
 def test_every_type_of_a_public_call_can_be_imported_from_a_public_module(where: str):
-    if where not in INTERNAL:
+    if short(where) not in INTERNAL:
         met = {found for hint in hints_of(*CALLS[where]) for found in types_in(hint)}
         assert [found for found in met if is_hidden(found)] == []
+
+
+def short(where: str) -> str:
+    """The name without the module: two rooms may have a class of one name, and both are looked at."""
+    return where.partition(":")[2]
 
 
 def is_hidden(found: type) -> bool:
     return found.__module__.startswith("tenure.") and found not in OFFERED
 
 
-STRUCTS = {name: public for name, public in public_objects() if hasattr(public, "__struct_fields__")}
+STRUCTS = {
+    f"{public.__module__}:{name}": public for name, public in public_objects() if hasattr(public, "__struct_fields__")
+}
 
 
 @pytest.mark.parametrize("name", sorted(STRUCTS))
 def test_every_type_within_a_public_struct_can_be_imported_from_a_public_module(name: str):
-    if name not in INTERNAL:
+    if short(name) not in INTERNAL:
         hints = typing.get_type_hints(STRUCTS[name], namespace(STRUCTS[name].__module__))
         met = {found for hint in hints.values() for found in types_in(hint)}
         assert [found for found in met if is_hidden(found)] == []
 
 
 def test_what_is_excepted_is_still_there():
-    assert INTERNAL.keys() <= CALLS.keys() | STRUCTS.keys()
+    assert INTERNAL.keys() <= set(map(short, [*CALLS, *STRUCTS]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.limits import MIB, check_limits
+
 __all__ = ["IngestSettings"]
 
 
@@ -12,7 +14,7 @@ class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     read_ahead_max: int = 16
     """Batches that are fetched or decoded at once, or wait to be written."""
-    bytes_max: int = 256 * 1024 * 1024
+    bytes_max: int = 256 * MIB
     """Their bytes, once decoded; a batch that is larger than this goes alone."""
     write_batches_max: int = 64
     """Batches in one commit of the sink."""
@@ -26,3 +28,6 @@ class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks for batches where there was none."""
     ack_ms: int = 1_000
     """Between two acknowledgements, each of which costs requests; the table itself knows at once what it holds."""
+
+    def __post_init__(self) -> None:
+        check_limits(self, zero={"backoff_ms", "ack_ms"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from tenure.errors import Invalid
+from tenure.limits import MIB, check_limits
 
 __all__ = ["FOOTER_BYTES_MAX", "RETAIN_FOR_MS_MAX", "BufferSettings"]
 
-_MIB = 1 << 20
-FOOTER_BYTES_MAX = 64 * _MIB
+FOOTER_BYTES_MAX = 64 * MIB
 """What a batch's footer may hold of its calls: readers of Parquet refuse one beyond 100 MB."""
 RETAIN_FOR_MS_MAX = 100 * 365 * 86_400_000
 """The longest retention of a buffer."""
@@ -19,15 +19,15 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a producer, a consumer and a collector may take, hold and wait for."""
 
     # Producing
-    flush_bytes: int = 64 * _MIB
+    flush_bytes: int = 64 * MIB
     """A batch is flushed when its entries reach this many bytes."""
     flush_interval_ms: int = 100
     """A batch is flushed this long after its first entry."""
-    inflight_bytes_max: int = 256 * _MIB
+    inflight_bytes_max: int = 256 * MIB
     """Entry bytes that a producer holds, from produce until they are durable; produce waits beyond."""
     inflight_calls_max: int = 100_000
     """Produce calls that are not durable yet; produce waits beyond."""
-    call_bytes_max: int = 128 * _MIB
+    call_bytes_max: int = 128 * MIB
     """Entry bytes of one produce call."""
     call_entries_max: int = 1_000_000
     """Entries of one produce call."""
@@ -59,9 +59,9 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that leave the tail for a run object at once."""
     checkpoint_deltas: int = 256
     """Deltas between two checkpoints: what an opening has to read at most, or little more."""
-    delta_bytes_max: int = 4 * _MIB
+    delta_bytes_max: int = 4 * MIB
     """The largest delta that is read or written."""
-    checkpoint_bytes_max: int = 64 * _MIB
+    checkpoint_bytes_max: int = 64 * MIB
     """The largest checkpoint or run that is read or written."""
     upkeep_ms_max: int = 10_000
     """How long closing waits for a run or a checkpoint under way; the next writer does the rest."""
@@ -79,9 +79,9 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks at the manifest while waiting for a batch."""
     descriptors_max: int = 10_000
     """Descriptors that one call hands out."""
-    batch_bytes_max: int = 512 * _MIB
+    batch_bytes_max: int = 512 * MIB
     """The largest object that is fetched."""
-    decoded_bytes_max: int = 1024 * _MIB
+    decoded_bytes_max: int = 1024 * MIB
     """The largest batch that is decoded, uncompressed."""
 
     # Collecting
@@ -98,11 +98,7 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Deltas per block that is freed at once; fixed when the buffer is created."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            lowest = 0 if name in {"retain_for_ms", "grace_ms", "forget_producer_ms", "backoff_ms"} else 1
-            if isinstance(value, int) and value < lowest:
-                raise Invalid(f"{name} must be at least {lowest}, not {value}")
+        check_limits(self, zero={"retain_for_ms", "grace_ms", "forget_producer_ms", "backoff_ms"})
         if self.retain_for_ms > RETAIN_FOR_MS_MAX:
             raise Invalid(f"retain_for_ms must be at most {RETAIN_FOR_MS_MAX} (100 years), not {self.retain_for_ms}")
         if self.call_bytes_max > self.inflight_bytes_max:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from tenure.cli import buffer_show
-from tenure.cli.buffer_guard import guarded
+from tenure.cli.guard import guarded
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.options import AsJson, duration
 from tenure.cli.screen import Payload, Shown, console_for, document
@@ -50,7 +50,7 @@ def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., N
             show(console_for(), payload)
         return code
 
-    return guarded(run, as_json=as_json)
+    return guarded(run, as_json=as_json, spark=False)
 
 
 @buffer.command("stat")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from tenure.cli.buffer_guard import guarded
+from tenure.cli.guard import guarded
 from tenure.cli.main import OK
 from tenure.cli.progress import Progress
 from tenure.cli.screen import Payload, console_for, document
@@ -41,7 +41,7 @@ def run(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes, as_jso
             _show(console_for(), found)
         return OK
 
-    return guarded(work, as_json=as_json)
+    return guarded(work, as_json=as_json, spark=False)
 
 
 def _produce(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes) -> Payload:

@@ -7,7 +7,7 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.cli.buffer_guard import guarded
+from tenure.cli.guard import guarded
 from tenure.cli.main import OK
 from tenure.cli.screen import line
 from tenure.cli.words import clean
@@ -27,7 +27,7 @@ def run(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> int:
         asyncio.run(_print(url, from_seq=from_seq, follow=follow, as_json=as_json))
         return OK
 
-    return guarded(work, as_json=as_json)
+    return guarded(work, as_json=as_json, spark=False)
 
 
 async def _print(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> None:

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenure.cli.buffer import store_url
+from tenure.cli.guard import guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document
-from tenure.cli.spark_guard import guarded
 from tenure.cli.spark_options import Conf, Master, Remote, Where, session, told
 from tenure.cli.words import count, size
+from tenure.limits import MIB
 
 if TYPE_CHECKING:
     from tenure.spark.compacting import By, Compacted
 
 __all__ = ["compact"]
-
-_MIB = 1 << 20
 
 
 def compact(
@@ -46,9 +45,7 @@ def compact(
     layout: By = "hour" if by == "hour" else "day"
 
     def work() -> int:
-        made = _made(
-            store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * _MIB, where=where
-        )
+        made = _made(store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where)
         if as_json:
             document(_payload(made))
         else:

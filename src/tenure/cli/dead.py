@@ -11,13 +11,14 @@ import typer
 from rich.console import Console
 
 from tenure.cli.inspect import show_record
-from tenure.cli.letters import PAGE, Chosen, Place, place_of
+from tenure.cli.letters import PAGE, Place, place_of, selection_of
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, plain, reworded
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when
+from tenure.contract.selection import Selection
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:
@@ -148,14 +149,14 @@ def _drop(
     raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_count, as_json=as_json))
 
 
-def _chosen(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Chosen:
+def _chosen(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
     try:
-        return Chosen.of(seqs, match, reason_like)
+        return selection_of(seqs, match, reason_like)
     except Invalid as error:
         raise typer.BadParameter(error.message) from None
 
 
-def _seqs_of(place: Place, chosen: Chosen, limit: int) -> array[int]:
+def _seqs_of(place: Place, chosen: Selection, limit: int) -> array[int]:
     return array("Q", (letter.seq for letter in place.letters(chosen, limit=limit)))
 
 

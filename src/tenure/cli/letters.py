@@ -13,14 +13,15 @@ import msgspec
 
 from tenure.cli.remote import plain
 from tenure.contract import provenance
-from tenure.core.matching import Match, parse_match
+from tenure.contract.selection import Selection
+from tenure.core.matching import parse_match
 from tenure.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
     from tenure.client.replies import ReadRecord
 
-__all__ = ["PAGE", "Chosen", "Letter", "Place", "place_of"]
+__all__ = ["PAGE", "Letter", "Place", "place_of", "selection_of"]
 
 PAGE: Final = 1_000
 
@@ -38,28 +39,17 @@ class Letter(msgspec.Struct):
     tag: str | None = None
 
 
-class Chosen(msgspec.Struct):
-    """Which of them a command is about: all, or those that every condition takes."""
+def selection_of(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
+    """Return what the command line selects; a ``*`` at the end of a tag means every tag that begins so.
 
-    seqs: frozenset[int] | None = None
-    match: Match | None = None
-    reason_like: str | None = None
-
-    @classmethod
-    def of(cls, seqs: list[int] | None, match: str | None, reason_like: str | None) -> Chosen:
-        """From the command line, where a ``*`` at the end of a tag means every tag that begins so."""
-        wanted: object = ["tag", "Glob", match] if match is not None and match.endswith("*") else match
-        return cls(
-            frozenset(seqs) if seqs else None, None if match is None else parse_match(wanted), reason_like or None
-        )
-
-    def takes(self, letter: Letter) -> bool:
-        """Whether this one is meant."""
-        if self.seqs is not None and letter.seq not in self.seqs:
-            return False
-        if self.match is not None and not self.match.matches(letter.tag):
-            return False
-        return self.reason_like is None or self.reason_like in letter.reason
+    Raises Invalid for a tag that cannot be one.
+    """
+    wanted: object = ["tag", "Glob", match] if match is not None and match.endswith("*") else match
+    return Selection(
+        seqs=frozenset(seqs) if seqs else None,
+        match=None if match is None else parse_match(wanted),
+        reason_like=reason_like or None,
+    )
 
 
 class Place:
@@ -71,11 +61,11 @@ class Place:
         self.parked = parked
         self.only_from = only_from
 
-    def letters(self, chosen: Chosen, *, limit: int) -> Iterator[Letter]:
+    def letters(self, chosen: Selection, *, limit: int) -> Iterator[Letter]:
         """Letters in the order of their seqs, those that are there now. Nothing where there is no such topic yet."""
         found = 0
         for letter in self._parked(chosen) if self.parked else self._letters():
-            if chosen.takes(letter):
+            if chosen.takes(letter.seq, letter.tag, letter.reason):
                 yield letter
                 found += 1
                 if found == limit:
@@ -100,7 +90,7 @@ class Place:
                 return
             cursor = page.next_from_seq
 
-    def _parked(self, chosen: Chosen) -> Iterator[Letter]:
+    def _parked(self, chosen: Selection) -> Iterator[Letter]:
         cursor: str | None = None
         while True:
             page = self._client.jobs(self.topic, state="parked", limit=PAGE, cursor=cursor)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Unloadable", "load_app", "their_lines"]
 
-_APP: Final = "app"
 _OURS: Final = frozenset({__file__, importlib.__file__})
 _WORKER: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
 
@@ -33,18 +32,10 @@ def load_app(spec: str) -> App:
     """The app that ``MODULE:APP`` names; ``MODULE`` alone means its ``app``. Raises Invalid where it cannot be found,
     Unloadable where the module itself fails.
     """
-    from tenure.worker.app import App
+    from tenure.worker.importing import app_in
 
     name, _, attribute = spec.partition(":")
-    found: object = _imported(name, spec)
-    for part in (attribute or _APP).split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise Invalid(f"module {name!r} has no {attribute or _APP!r}{_candidates(name)}") from None
-    if not isinstance(found, App):
-        raise Invalid(f"{spec!r} is {type(found).__name__}, not a tenure.App{_candidates(name)}")
-    return found
+    return app_in(_imported(name, spec), attribute)
 
 
 def _imported(name: str, spec: str) -> ModuleType:
@@ -68,14 +59,6 @@ def _imported(name: str, spec: str) -> ModuleType:
 
 def _as_module(path: str) -> str:
     return path.removesuffix(".py").removeprefix("./").strip("/").replace("/", ".") + ":app"
-
-
-def _candidates(name: str) -> str:
-    """Which apps the module has after all."""
-    from tenure.worker.app import App
-
-    apps = sorted(key for key, value in vars(sys.modules[name]).items() if isinstance(value, App))
-    return f"; it has {', '.join(f'{name}:{app}' for app in apps[:5])}" if apps else ""
 
 
 def their_lines(error: BaseException) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tenure.cli.guard import guarded
 from tenure.cli.main import OK
 from tenure.cli.screen import Payload, console_for, document, table
-from tenure.cli.spark_guard import guarded
 from tenure.cli.words import age, clean, count, size, when
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tenure.cli.guard import guarded
 from tenure.cli.main import INTERRUPTED, OK
 from tenure.cli.pipeline_look import behind, say, show_run
 from tenure.cli.screen import Payload, console_for, document, note, table
-from tenure.cli.spark_guard import guarded
 from tenure.cli.spark_options import Where, told
 from tenure.cli.words import clean, count, size
 

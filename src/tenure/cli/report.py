@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
+from tenure.cli.guard import guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document, refuse, table
-from tenure.cli.spark_guard import guarded
 from tenure.cli.spark_options import Conf, Master, Remote, Where, moment_ms, session, told
 from tenure.errors import NotFound
 

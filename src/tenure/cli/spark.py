@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from tenure.cli.buffer import store_url
+from tenure.cli.guard import guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import console_for, document
-from tenure.cli.spark_guard import guarded
 from tenure.cli.spark_options import Conf, Master, Remote, Where, session, told
 from tenure.cli.words import count, size
 

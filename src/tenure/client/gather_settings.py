@@ -7,12 +7,11 @@ from typing import Final, TypedDict
 import msgspec
 
 from tenure.core.names import shown
-from tenure.core.values import check_whole
 from tenure.errors import Invalid
+from tenure.limits import MIB, check_limits
 
 __all__ = ["PUT_BYTES", "AckerOptions", "AckerSettings", "ProducerOptions", "ProducerSettings"]
 
-MIB: Final = 1024 * 1024
 LINGER_MS_MAX: Final = 5
 SEQS_MAX: Final = 1_000
 PUT_BYTES: Final = 256
@@ -47,8 +46,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a put may create the topic, then as the careful queue of `careful_queue`."""
 
     def __post_init__(self) -> None:
-        for name in ("batch_records_max", "batch_bytes_max", "record_bytes_max", "pending_bytes_max"):
-            check_whole(getattr(self, name), name, least=1)
+        check_limits(self)
         if type(self.linger_ms) not in (int, float) or not 0 <= self.linger_ms <= LINGER_MS_MAX:
             raise Invalid(
                 f"linger_ms must be from 0 to {LINGER_MS_MAX}; got {shown(self.linger_ms)}", field="linger_ms"
@@ -74,7 +72,4 @@ class AckerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in flight. Those of equal parameters go one after the other, so that they gather."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            check_whole(getattr(self, name), name, least=1)
-        if self.batch_seqs_max > SEQS_MAX:
-            raise Invalid(f"batch_seqs_max must be at most {SEQS_MAX}", field="batch_seqs_max")
+        check_limits(self, most={"batch_seqs_max": SEQS_MAX})

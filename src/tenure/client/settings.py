@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.values import check_whole
+from tenure.limits import check_limits
 
 __all__ = ["ClientSettings"]
 
@@ -50,8 +50,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     ends the outage, and so does a connection that has held for ``reconnect_max_ms``."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            check_whole(getattr(self, name), name, least=0 if name in _MAY_BE_ZERO else 1)
+        check_limits(self, zero=_MAY_BE_ZERO)
 
 
 _MAY_BE_ZERO = frozenset({"reconnect_for_ms", "retry_for_ms", "backoff_min_ms", "reconnect_min_ms"})

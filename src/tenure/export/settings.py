@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tenure.errors import Invalid
+from tenure.limits import MIB
 
 __all__ = ["ExportSettings"]
 
-MIB = 1024 * 1024
 _MOST = {"call_bytes_max": 64 * MIB, "call_rows_max": 1_000_000}
 """A buffer takes 128 MiB and a million entries a call, and the row that reaches a limit still belongs to the call."""
 

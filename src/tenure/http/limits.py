@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["WireLimits"]
+from tenure.limits import KIB, MIB
 
-KIB = 1024
-MIB = 1024 * KIB
+__all__ = ["WireLimits"]
 
 
 class WireLimits(msgspec.Struct, frozen=True, kw_only=True):

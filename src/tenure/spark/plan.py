@@ -22,6 +22,7 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.sinks import Commit
 from tenure.buffer.store import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
+from tenure.limits import check_limits
 
 __all__ = ["Limits", "Plan", "Planned", "balanced", "fitting"]
 
@@ -37,9 +38,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Batches of one range: what the driver holds descriptors of."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if (value := getattr(self, name)) < 1:
-                raise Invalid(f"{name} must be at least 1, not {value}")
+        check_limits(self)
 
     def no_more_than(self, planned: Planned) -> Limits:
         """Return the limits lowered to the entries and bytes of a range, if it has any."""

@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.values import check_whole
-from tenure.errors import Invalid
+from tenure.limits import MIB, check_limits
 
 __all__ = ["BATCH_MAX", "TimersSettings"]
 
@@ -18,7 +17,7 @@ BATCH_MAX: Final = 1_000
 class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How timers are bounded, leased, repeated and waited for. Raises Invalid where a number cannot be meant."""
 
-    payload_bytes_max: int = 1 << 20
+    payload_bytes_max: int = 1 * MIB
     """The largest payload."""
     id_bytes_max: int = 256
     """The longest timer id."""
@@ -58,18 +57,14 @@ class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
     """As ``wait_max_ms``, while pub/sub is refused or broken."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            check_whole(getattr(self, name), name, least=0 if name in _MAY_BE_ZERO else 1)
-        for name, most in _AT_MOST.items():
-            if getattr(self, name) > most:
-                raise Invalid(f"{name} must be at most {most}; got {getattr(self, name)}", field=name)
+        check_limits(self, zero=_MAY_BE_ZERO, most=_AT_MOST)
 
 
 _MAY_BE_ZERO = frozenset({"retry_for_ms", "backoff_min_ms"})
 _AT_MOST = {
     "batch_max": BATCH_MAX,
     "id_bytes_max": 4_096,
-    "payload_bytes_max": 64 << 20,
+    "payload_bytes_max": 64 * MIB,
     "retry_for_ms": 30_000,
     "answer_ms": 15_000,
     "connect_ms": 10_000,

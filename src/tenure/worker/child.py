@@ -19,9 +19,9 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from tenure.errors import Invalid
 from tenure.worker import frames, importing, logs
 from tenure.worker.app import App
+from tenure.worker.blocking import run_now
 from tenure.worker.context import Context
 from tenure.worker.frames import Answer, Ask, Begun, Done, FromChild, FromParent, Ready, Run
 from tenure.worker.hooks import StartupFailed
@@ -75,12 +75,7 @@ class Line:
 
     def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
         """Nothing here ever waits for a loop."""
-        try:
-            answer.send(None)
-        except StopIteration as done:
-            return bool(done.value)
-        answer.close()
-        raise Invalid("a context cannot wait for something else")
+        return run_now(answer, refusal="a context cannot wait for something else")
 
 
 def _run(app: App, message: Run, line: Line, runner: asyncio.Runner) -> Done:

@@ -1,4 +1,4 @@
-"""An app by its name: how a worker tells its child processes what to import."""
+"""Find an app by its name, ``MODULE:APP``: from the command line, and in the child processes of a worker."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import importlib
 import os
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
 
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["in_child", "load", "name_of"]
+__all__ = ["app_in", "in_child", "load", "name_of"]
+
+_APP: Final = "app"
 
 in_child = False
 """Whether this process is a worker's child, which must not become a worker itself by importing the app."""
@@ -58,11 +60,30 @@ def _name_of_main(main: ModuleType) -> str:
 
 
 def load(name: str) -> App:
-    """The app of that name. Raises Invalid where it is none, and what its module raises."""
+    """Return the app of that name. Raises Invalid where it is none, and what its module raises."""
+    module_name, _, attribute = name.partition(":")
+    return app_in(importlib.import_module(module_name), attribute)
+
+
+def app_in(module: ModuleType, attribute: str) -> App:
+    """Return the app of a module that was imported; its ``app`` where ``attribute`` is empty. Raises Invalid."""
     from tenure.worker.app import App
 
-    module_name, _, attribute = name.partition(":")
-    found = getattr(importlib.import_module(module_name), attribute, None)
+    found: object = module
+    for part in (attribute or _APP).split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise Invalid(f"module {module.__name__!r} has no {attribute or _APP!r}{_candidates(module)}") from None
     if not isinstance(found, App):
-        raise Invalid(f"{name} is not a tenure.App")
+        name = f"{module.__name__}:{attribute or _APP}"
+        raise Invalid(f"{name!r} is {type(found).__name__}, not a tenure.App{_candidates(module)}")
     return found
+
+
+def _candidates(module: ModuleType) -> str:
+    """Name the apps that the module has after all."""
+    from tenure.worker.app import App
+
+    apps = sorted(key for key, value in vars(module).items() if isinstance(value, App))
+    return f"; it has {', '.join(f'{module.__name__}:{app}' for app in apps[:5])}" if apps else ""

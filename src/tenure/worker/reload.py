@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.extras import needs_extra
+from tenure.extras import importing
 
 __all__ = ["run_reloading"]
 
@@ -24,10 +24,8 @@ def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)
     started again at the next change, so that a syntax error is mended by saving. Raises Invalid where watchfiles is
     missing.
     """
-    try:
+    with importing("reloading needs watchfiles", "reload"):
         from watchfiles import PythonFilter, watch
-    except ModuleNotFoundError as error:
-        raise needs_extra("reloading needs watchfiles", "reload") from error
     ending = threading.Event()
     process = _start(command)
 

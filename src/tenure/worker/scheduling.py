@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from tenure.client.core import default_node
 from tenure.errors import Invalid
-from tenure.extras import needs_extra
+from tenure.extras import importing
 from tenure.server_guard import check_server
+from tenure.worker.blocking import check_no_loop
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
@@ -48,11 +49,9 @@ class OpenTimers:
     @classmethod
     def at(cls, url: str, *, node: str) -> OpenTimers:
         """Timers on the running loop. Raises Invalid where redis-py is missing or the address is none."""
-        try:
+        with importing("timers need redis-py", "redis"):
             from tenure.timers.timers import Timers
             from tenure.timers.wire import client_of
-        except ModuleNotFoundError as error:
-            raise needs_extra("timers need redis-py", "redis") from error
 
         check_server(url)
         try:
@@ -116,7 +115,7 @@ class AppTimers:
 
     def run_blocking(self, work: Callable[[OpenTimers], Awaitable[T]]) -> T:
         """What ``work`` returns: on the app's loop where it runs in another thread, else on one of our own."""
-        _check_no_loop()
+        check_no_loop("timer.blocking", instead="timer.schedule(…)")
         opened = self._open
         if opened is not None and opened.loop.is_running():
             return _run_on(opened.loop, lambda: work(opened))
@@ -183,14 +182,6 @@ class _LoopThread:
 
 async def _made(new: Callable[[], OpenTimers]) -> OpenTimers:
     return new()
-
-
-def _check_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise Invalid("timer.blocking would stop the event loop that runs here: await timer.schedule(…) instead")
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> T:

@@ -8,11 +8,11 @@ at once, are gathered like any others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tenure.contract.records import Record
-from tenure.errors import Invalid
+from tenure.worker.blocking import check_no_loop, run_now
 from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.payload import encode
@@ -82,10 +82,11 @@ class BlockingSending:
 
     def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
-        _check_no_loop()
+        check_no_loop("task.blocking", instead="task.put(…)")
         if not middlewares:
             return self._append(put)
-        return _run_now(self._hooked(put, middlewares))
+        refusal = "a middleware's put hook waited for something: with task.blocking it must not"
+        return run_now(self._hooked(put, middlewares), refusal=refusal)
 
     async def _hooked(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         async def append(put: Put) -> list[int]:
@@ -109,24 +110,6 @@ class BlockingSending:
             made = self.client.producer(put.queue, config=put.task.options.queue_config())
             producer = self._producers.setdefault(put.queue, made)
         return producer
-
-
-def _check_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise Invalid("task.blocking would stop the event loop that runs here: await task.put(…) instead")
-
-
-def _run_now(hooked: Coroutine[Any, Any, list[int]]) -> list[int]:
-    try:
-        hooked.send(None)
-    except StopIteration as done:
-        seqs: list[int] = done.value
-        return seqs
-    hooked.close()
-    raise Invalid("a middleware's put hook waited for something: with task.blocking it must not")
 
 
 def _is_plain(put: Put) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.values import check_whole
+from tenure.limits import MIB, check_limits
 
 __all__ = ["WorkerSettings"]
 
@@ -56,12 +56,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Connections to the page with metrics and probes, at once."""
     probe_ms: int = 2_000
     """How long the event loop may take to answer a probe before it counts as stuck."""
-    frame_bytes_max: int = 16 << 20
+    frame_bytes_max: int = 16 * MIB
     """The largest message to or from such a process."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            check_whole(getattr(self, name), name, least=0 if name in _MAY_BE_ZERO else 1)
+        check_limits(self, zero=_MAY_BE_ZERO)
 
     def concurrency_of(self, task_concurrency: int) -> int:
         """How many jobs of a task run at once, by its own limit and the one over all tasks."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tenure.errors import Invalid
-from tenure.extras import needs_extra
+from tenure.extras import importing
 from tenure.worker.health import Health
 from tenure.worker.metrics import Stats, StatsCollector
 
@@ -133,10 +133,8 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def _registry(stats: Stats) -> CollectorRegistry:
-    try:
+    with importing("a metrics page needs prometheus-client", "metrics"):
         from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-    except ModuleNotFoundError as error:
-        raise needs_extra("a metrics page needs prometheus-client", "metrics") from error
     registry = CollectorRegistry(auto_describe=False)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.extras import needs_extra
+from tenure.extras import importing
 from tenure.worker.context import Context
 from tenure.worker.middleware import CallNext, Middleware, Put, PutNext
 from tenure.worker.verdict import is_failure
@@ -32,11 +32,9 @@ class Telemetry(Middleware):
     """
 
     def __init__(self, *, tracer_provider: TracerProvider | None = None) -> None:
-        try:
+        with importing("spans need OpenTelemetry", "otel"):
             from opentelemetry import trace
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-        except ModuleNotFoundError as error:
-            raise needs_extra("spans need OpenTelemetry", "otel") from error
         self._trace = trace
         self._propagator = TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)

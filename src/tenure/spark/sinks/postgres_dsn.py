@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from tenure.errors import Invalid
-from tenure.extras import needs_extra
+from tenure.extras import importing
 
 __all__ = ["Address"]
 
@@ -80,11 +80,9 @@ class Address:
 
 
 def _parsed(text: str) -> dict[str, str]:
-    try:
+    with importing("psycopg is not installed", "postgres", code="no_psycopg"):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
-    except ImportError:
-        raise needs_extra("psycopg is not installed", "postgres", code="no_psycopg") from None
     try:
         return {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
     except psycopg.Error:

@@ -17,15 +17,15 @@ from tenure.client.client import Client
 from tenure.client.settings import ClientSettings
 from tenure.core.names import check_topic_name, shown
 from tenure.errors import Invalid
+from tenure.limits import MIB
 
 __all__ = ["API_KEY", "ReadOptions", "Start", "WriteOptions", "open_client", "read_options", "write_options"]
 
 API_KEY = "TENURE_API_KEY"
 """The environment variable that holds the key."""
-_MIB = 1 << 20
 _SECRETS = ("apikey", "api_key", "key", "token", "password")
 _RECORDS_PER_APPEND_MAX = 10_000
-_APPEND_BYTES_MAX = 32 * _MIB
+_APPEND_BYTES_MAX = 32 * MIB
 
 Start = int | Literal["earliest", "latest"]
 
@@ -56,11 +56,11 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     exactly_once: bool = True
     chunk_rows: int = 5_000
     """Records of one append."""
-    chunk_bytes: int = 4 * _MIB
+    chunk_bytes: int = 4 * MIB
     """Record text of one append; one longer record goes alone."""
-    file_bytes: int = 64 * _MIB
+    file_bytes: int = 64 * MIB
     """Staged bytes after which a task begins another file; what it holds in memory."""
-    record_bytes_max: int = 1 * _MIB
+    record_bytes_max: int = 1 * MIB
     """Payload and meta of one record; as the server's setting."""
     grace_ms: int = 86_400_000
     """Age, by the store's clock, at which a staged file that no record names is removed. Longer than any job runs."""

@@ -1,4 +1,4 @@
-"""What may stand in the way of a command that runs Spark: one line each, and more for a file with more mistakes."""
+"""Errors of commands on buffers and with Spark: one line each, and more for a file with more mistakes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from tenure.cli.main import PROBLEM, USAGE
 from tenure.cli.remote import exit_code
 from tenure.cli.screen import note, refuse
 from tenure.errors import Invalid, TenureError
-from tenure.extras import needs_extra
+from tenure.extras import extra_of, needs_extra
 
 __all__ = ["guarded", "sentence_of"]
 
-_EXTRAS: Final = {
-    **dict.fromkeys(("pyspark", "pandas", "py4j", "pyarrow", "obstore"), "spark"),
-    **{"grpc": "connect", "psycopg": "postgres", "deltalake": "delta", "pyiceberg": "iceberg"},
-}
 _OF_SPARK: Final = ("pyspark", "py4j", "grpc")
 _CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _REASON_MAX: Final = 300
 
 
-def guarded(work: Callable[[], int], *, as_json: bool) -> int:
-    """The exit code of a command, also where an extra is not installed, a file is full of mistakes, or a job fails."""
+def guarded(work: Callable[[], int], *, as_json: bool, spark: bool = True) -> int:
+    """Return the exit code of a command, also where an extra is not installed, a file is full of mistakes, a store
+    refuses, or a job fails. ``spark`` says that the command needs Spark: its extra brings that of the buffer.
+    """
     try:
         return work()
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        extra = extra_of(error)
         if extra is None:
             raise
-        missing = needs_extra(f"{error.name} is not installed", extra, code="no_spark")
-        return refuse(missing, USAGE, as_json=as_json)
+        if extra == "buffer" and spark:
+            extra = "spark"
+        code = "no_spark" if spark else None
+        return refuse(needs_extra(f"{error.name} is not installed", extra, code=code), USAGE, as_json=as_json)
     except Invalid as error:
         if as_json or "problems" not in error.detail:
             return refuse(error, USAGE, as_json=as_json)
