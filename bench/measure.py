@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["Row", "anonymous_bytes", "best_of", "calibrate", "cpu_s", "family", "report"]
@@ -49,11 +50,13 @@ def family(pid: int) -> list[int]:
     """A process and everything below it."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
+        try:
+            tasks = list(Path(f"/proc/{parent}/task").glob("*/children"))
+        except OSError:  # gone meanwhile
+            continue
+        for task in tasks:
+            with suppress(OSError):
                 found += map(int, task.read_text().split())
-            except OSError:  # gone meanwhile
-                continue
     return found
 
 
