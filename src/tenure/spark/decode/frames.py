@@ -60,7 +60,7 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
         return frame.select(*kept, f.col("entry"), f.lit(None).cast("string").alias(MALFORMED))
     entry = f.col("entry")
     text = entry.cast("string")
-    is_utf8 = _is_utf8(frame.sparkSession, entry)
+    is_utf8 = _is_utf8(entry)
     if format == "text":
         return frame.select(
             *kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bounded(text)).alias(MALFORMED)
@@ -70,7 +70,7 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
     # Spark keeps these steps apart, as each uses more than once what the one before has made. It interprets what stands
     # inside `from_json`, so the text is made before it, by compiled code. The checks run once for each entry and not
     # once for each field, and the text for `_malformed` is made where an entry does not fit, and nowhere else.
-    ended = frame.select(*kept, f.when(is_utf8 & _is_closed(text), _ended(entry)).otherwise(text).alias(_TEXT))
+    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _ended(entry)).otherwise(text).alias(_TEXT))
     parsed = ended.select("*", f.from_json(_TEXT, _with_end(schema), _OPTIONS).alias(_WHOLE))
     whole = f.col(_WHOLE)
     fits = whole[_END] & whole[_CORRUPT].isNull()
@@ -111,12 +111,14 @@ def _bounded(text: Column) -> Column:
     return f.substring(f.encode(text, "UTF-8").cast("string"), 1, MALFORMED_CHARS_MAX)
 
 
-def _is_utf8(spark: SparkSession, entry: Column) -> Column:
-    """Whether the bytes are UTF-8; before 4.0 Spark has no function that says so, and they are read and written."""
+def _is_utf8(entry: Column) -> Column:
+    """Whether the bytes are UTF-8. Text that is read from other bytes has U+FFFD in it, which the JVM finds faster than
+    Spark checks bytes; where it is found, the text is written and compared, as it may have been there.
+    """
     from pyspark.sql import functions as f
 
     text = entry.cast("string")
-    return f.encode(text, "UTF-8") == entry if spark.version.startswith("3.") else f.is_valid_utf8(text)
+    return (f.size(f.split(text, "\ufffd", 2)) == 1) | (f.encode(text, "UTF-8") == entry)
 
 
 def _let_bad_dates_be(spark: SparkSession) -> None:
