@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import Row, calibrate, report
 from tenure.buffer import BufferSettings, Consumer, ObjectInfo, ObjectStore, Producer, open_store
-from tenure.buffer.store import Bytes
+from tenure.buffer.store.interface import Bytes
 
 SIZES = {"100 B": 100, "1 kB": 1_000, "100 kB": 100_000}
 TOTAL_BYTES = 192 << 20

@@ -14,8 +14,8 @@ from typing import cast
 
 import uvloop
 
-from tenure.http.message import Request, Response
 from tenure.http.server import serve
+from tenure.http.wire.message import Request, Response
 
 BODY_BYTES = 256
 

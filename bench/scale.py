@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from bench.measure import Row, calibrate, report
 from bench.processes import Peak
 from tenure.buffer import BufferSettings, Collector, Producer, stat
-from tenure.spark.ingesting import ingest
-from tenure.spark.session import open_session
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.spark.jobs.ingest import ingest
+from tenure.spark.session.session import open_session
+from tenure.spark.sinks.files.table import FileTable, files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

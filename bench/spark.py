@@ -21,11 +21,11 @@ from bench.spark_report import report_memory
 from bench.spark_streaming import streaming
 from bench.spark_table import fill_large, into_a_table
 from tenure.buffer import BufferSettings, Producer
-from tenure.spark.formats import register
-from tenure.spark.plan import Limits, Plan, Planned
-from tenure.spark.reader import ReaderName, read_range
-from tenure.spark.session import open_session
-from tenure.spark.streaming import FAST_CHECKPOINTS
+from tenure.spark.jobs.plan import Limits, Plan, Planned
+from tenure.spark.jobs.streaming import FAST_CHECKPOINTS
+from tenure.spark.reader.reader import ReaderName, read_range
+from tenure.spark.session.session import open_session
+from tenure.spark.stream.formats import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,10 +13,10 @@ from bench.events import events
 from bench.measure import Row
 from bench.processes import cpu_s
 from tenure.buffer import BufferSettings, Producer
-from tenure.spark.columns import spark_schema
 from tenure.spark.decode import decoded
-from tenure.spark.plan import Limits, Plan, Planned
-from tenure.spark.reader import RangeReader, ReaderName
+from tenure.spark.jobs.plan import Limits, Plan, Planned
+from tenure.spark.reader.columns import spark_schema
+from tenure.spark.reader.reader import RangeReader, ReaderName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

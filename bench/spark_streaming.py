@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bench.measure import Row
 from bench.processes import cpu_s
 from bench.spark_reading import Spent, ratio_of
-from tenure.spark.plan import Planned
+from tenure.spark.jobs.plan import Planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

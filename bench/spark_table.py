@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from bench.measure import Row
 from bench.processes import cpu_s
 from tenure.buffer import BufferSettings, Producer
-from tenure.spark.ingesting import ingest
-from tenure.spark.plan import Limits, Plan
-from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.jobs.ingest import ingest
+from tenure.spark.jobs.plan import Limits, Plan
+from tenure.spark.sinks.files.table import FileTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

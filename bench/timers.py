@@ -20,7 +20,7 @@ from bench.measure import Row, calibrate, report
 from tenure import App
 from tenure.timers import NewTimer, Timers
 from tenure.timers.scripts import SCRIPTS, Keys
-from tenure.worker.worker import Worker
+from tenure.worker.runtime.worker import Worker
 from tests.timers.servers import server
 
 PAYLOAD = {"to": "someone@example.com", "body": "x" * 200}

@@ -7,10 +7,10 @@ from random import Random
 from typing import NamedTuple
 
 from tenure import Record
-from tenure.broker import trim
+from tenure.broker.durability import trim
 from tenure.broker.engine import Engine
-from tenure.broker.reader import Frame
-from tenure.broker.rebuilt import Rebuilt
+from tenure.broker.records import Frame
+from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, Event, TopicDeleted, decode
 from tenure.core.fold import fold
 from tenure.core.ranges import each

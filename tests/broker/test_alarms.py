@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.broker.alarms import Alarms
+from tenure.broker.serving.alarms import Alarms
 from tests.broker.support import turn
 
 

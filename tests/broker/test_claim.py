@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tenure import Broker, Conflict, NotFound, Overloaded, Record
-from tenure.broker.line import divide
+from tenure.broker.serving.waiting_line import divide
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Record, Settings
+from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.rebuild import rebuild
-from tenure.broker.trim import trim_step
+from tenure.broker.salvage.rebuild import rebuild
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import dump_checkpoint
 from tenure.log.log import FileLog

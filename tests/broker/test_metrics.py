@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tenure import Broker, Record
-from tenure.broker.meters import _sampled
-from tenure.broker.metrics import Histogram
+from tenure.broker.observing.meters import _sampled
+from tenure.broker.observing.metrics import Histogram
 from tenure.core.ranges import each
 from tenure.testing.clock import ManualClock
 from tests.broker.support import make_queue, turn

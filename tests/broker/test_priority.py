@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure import Broker, Overloaded, Settings
-from tenure.broker.turns import Turns
+from tenure.broker.serving.topic_turns import Turns
 from tenure.core.config import TopicConfig
 from tenure.core.topic import Topic
 from tenure.testing.clock import ManualClock

@@ -13,18 +13,18 @@ import pytest
 
 from tenure import Broker
 from tenure.broker.engine import Engine
-from tenure.broker.rebuild import rebuild
-from tenure.broker.rebuilt import Rebuilt
+from tenure.broker.salvage.rebuild import rebuild
+from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, DeadLettered, Event, Redriven, TopicCarried, TopicPut
+from tenure.core.frame_index import spots
 from tenure.core.invariants import invariants
-from tenure.core.piece import spots
 from tenure.core.ranges import each as each_seq
 from tenure.errors import Conflict, Corrupt
 from tenure.log import FileLog, checkpoint
+from tenure.log.damage.defects import Problem
+from tenure.log.damage.verify import verify
 from tenure.log.frame import HEADER_BYTES
-from tenure.log.problems import Problem
 from tenure.log.segment import HEAD_BYTES, segment_name, segment_numbers
-from tenure.log.verify import verify
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tests.broker.damaged import (

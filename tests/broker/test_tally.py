@@ -8,7 +8,7 @@ import pytest
 
 from tenure import Settings
 from tenure.broker.engine import Engine
-from tenure.broker.tally import TALLIES
+from tenure.broker.observing.tally import TALLIES
 from tenure.core.events import (
     KINDS,
     Appended,

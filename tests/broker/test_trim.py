@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tenure import Broker, Record, Settings
+from tenure.broker.durability.trim import _is_pinned, trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.reader import Reader
-from tenure.broker.tailing import Pin
-from tenure.broker.trim import _is_pinned, trim_due, trim_step
+from tenure.broker.observing.pins import Pin
+from tenure.broker.records import Reader
 from tenure.contract.records import Stored
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import dump_state, dump_topic

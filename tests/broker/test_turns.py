@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tenure import Broker, Record
-from tenure.broker.coordinator import Coordinator
-from tenure.broker.line import Line
+from tenure.broker.serving.coordinator import Coordinator
+from tenure.broker.serving.waiting_line import Line
 from tenure.contract.commands import Claim
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.topic import Topic

@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import asdict
 
 from tenure import Record
-from tenure.broker import trim
+from tenure.broker.durability import trim
 from tenure.broker.engine import Engine
-from tenure.broker.reader import Reader
-from tenure.broker.rebuild import rebuild
+from tenure.broker.records import Reader
+from tenure.broker.salvage.rebuild import rebuild
 from tenure.core.events import Carried, Event, Evicted
+from tenure.core.frame_index import find
 from tenure.core.invariants import invariants
-from tenure.core.piece import find
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 from tenure.log.memory import MemoryLog
 from tenure.log.segment import segment_name

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-import tenure.broker.upkeep as upkeep
+import tenure.broker.durability.upkeep as upkeep
 from tenure import Broker, Indeterminate, Settings
+from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.trim import trim_step
 from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
 from tests.broker.support import make_queue, start

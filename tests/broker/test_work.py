@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure import Broker, NotFound
-from tenure.broker.streams import WorkStream
+from tenure.broker.serving.streams import WorkStream
 from tenure.testing.clock import ManualClock
 from tests.broker.support import make_queue, numbers, start, turn
 

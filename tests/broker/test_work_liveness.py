@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tenure import Broker
-from tenure.broker.streams import WorkStream
+from tenure.broker.serving.streams import WorkStream
 from tenure.core.events import Extended, decode
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock

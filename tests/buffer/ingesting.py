@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from tenure.buffer import Batch, BufferSettings, Consumer, Producer
-from tenure.buffer.ingest import Ingest
-from tenure.buffer.ingest_settings import IngestSettings
-from tenure.buffer.sink_delta import ArrowDeltaSink
-from tenure.buffer.sink_sqlite import SqliteSink
-from tenure.buffer.sinks import Commit, Written
+from tenure.buffer.ingest.delta import ArrowDeltaSink
+from tenure.buffer.ingest.ingest import Ingest
+from tenure.buffer.ingest.settings import IngestSettings
+from tenure.buffer.ingest.sink import Commit, Written
+from tenure.buffer.ingest.sqlite import SqliteSink
 
 __all__ = ["SCHEMA", "delta_rows", "delta_sink", "fill", "sqlite_rows", "sqlite_sink", "to_table", "to_tuples"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tenure.buffer import BufferSettings, Consumer, ObjectStore, Producer
-from tenure.buffer.fold import invariants
-from tenure.buffer.journal import Journal
-from tenure.buffer.manifest import State
+from tenure.buffer.manifest.fold import invariants
+from tenure.buffer.manifest.format import State
+from tenure.buffer.manifest.journal import Journal
 
 QUICK = BufferSettings(flush_interval_ms=1, backoff_ms=0, conflict_ms_max=5, poll_ms=5, grace_ms=0)
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tenure.buffer import Consumer, Descriptor, FetchHandle, Finding, Producer, quarantine, verify
-from tenure.buffer.batch import decode_batch, encode_batch
-from tenure.buffer.manifest import checksum_of
-from tenure.buffer.naming import delta_key
+from tenure.buffer.batch.format import decode_batch, encode_batch
+from tenure.buffer.manifest.format import checksum_of
+from tenure.buffer.manifest.keys import delta_key
 from tenure.errors import Conflict, Corrupt, Invalid
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import QUICK, consumed, produced, quick

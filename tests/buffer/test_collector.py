@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure.buffer import Collected, Collector, Consumer, Producer, drop_group
-from tenure.buffer.naming import CHECKPOINT, DELTA, FREED, RUN
+from tenure.buffer.manifest.keys import CHECKPOINT, DELTA, FREED, RUN
 from tenure.errors import NotFound
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tenure.buffer import Consumer, ObjectStore, OutcomeUnknown, open_store
-from tenure.buffer.manifest import State, encode
+from tenure.buffer.manifest.format import State, encode
+from tenure.buffer.manifest.keys import checkpoint_key
+from tenure.buffer.manifest.upkeep import Upkeep
 from tenure.buffer.metrics import BufferMetrics, Metered
-from tenure.buffer.naming import checkpoint_key
-from tenure.buffer.patience import Patient
-from tenure.buffer.upkeep import Upkeep
+from tenure.buffer.store.retrying import Patient
 from tenure.errors import Conflict
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.buffer.support import consumed, folded, produced, quick

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused, open_store
-from tenure.buffer.file_store import FileStore
+from tenure.buffer.store.file import FileStore
 from tenure.errors import Invalid
 from tests.buffer.support import consumed, produced
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tenure.buffer import decide
-from tenure.buffer.fold import fold, invariants
-from tenure.buffer.manifest import (
+from tenure.buffer.manifest import decide
+from tenure.buffer.manifest.fold import fold, invariants
+from tenure.buffer.manifest.format import (
     Append,
     Checkpointed,
     Delta,
@@ -29,8 +29,8 @@ from tenure.buffer.manifest import (
     decode,
     encode,
 )
-from tenure.buffer.naming import RisingNames, successor
-from tenure.buffer.upkeep import run_of
+from tenure.buffer.manifest.keys import RisingNames, successor
+from tenure.buffer.manifest.upkeep import run_of
 from tenure.errors import Corrupt, TenureError
 
 

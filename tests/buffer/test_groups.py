@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.buffer import Collector, Consumer, drop_group, groups
-from tenure.buffer.groups import GroupStat, group_standing
+from tenure.buffer.manifest.groups import GroupStat, group_standing
 from tenure.errors import NotFound
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import QUICK, folded, produced, quick

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tenure.buffer import BufferSettings, Collector, Consumer, OutcomeUnknown, Producer, drop_group
-from tenure.buffer.journal import Journal
-from tenure.buffer.naming import DELTA
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.manifest.keys import DELTA
 from tenure.errors import Closed, Corrupt, Denied, Indeterminate, Invalid, LeaseLost
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Fault, Hold, SimStore

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tenure.buffer import BufferSettings, Consumer
-from tenure.buffer.journal import Journal
-from tenure.buffer.manifest import Append, Entry, Op, State
+from tenure.buffer.manifest.format import Append, Entry, Op, State
+from tenure.buffer.manifest.journal import Journal
 from tenure.testing import ManualClock
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import folded

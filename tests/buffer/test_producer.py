@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tenure.buffer import Producer, StoreRefused
-from tenure.buffer.budget import Budget
+from tenure.buffer.writing.budget import Budget
 from tenure.errors import Closed, Indeterminate, Invalid
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
@@ -229,7 +229,7 @@ async def test_metadata_counts_as_held_and_a_batch_holds_no_more_of_it_than_can_
     sim: SimStore, monkeypatch: pytest.MonkeyPatch
 ):
     """Readers of Parquet refuse a footer beyond 100 MB: what was durable would be lost."""
-    monkeypatch.setattr("tenure.buffer.producer.FOOTER_BYTES_MAX", 10_000)
+    monkeypatch.setattr("tenure.buffer.writing.producer.FOOTER_BYTES_MAX", 10_000)
     async with Producer(sim, settings=quick(flush_interval_ms=LATER)) as producer:
         for _ in range(10):
             await producer.produce([b""], b"m" * 3_000)

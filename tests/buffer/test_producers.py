@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from tenure.buffer import Collector, Consumer, Producer, decide
-from tenure.buffer.fold import fold, invariants
-from tenure.buffer.journal import Journal
-from tenure.buffer.manifest import Append, Delta, Entry, Forget, Genesis, Op, State, Void, decode, encode
-from tenure.buffer.naming import RisingNames, fresh_id, successor
-from tenure.buffer.producers import ProducerRecord, Producers
+from tenure.buffer import Collector, Consumer, Producer
+from tenure.buffer.manifest import decide
+from tenure.buffer.manifest.fold import fold, invariants
+from tenure.buffer.manifest.format import Append, Delta, Entry, Forget, Genesis, Op, State, Void, decode, encode
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.manifest.keys import RisingNames, fresh_id, successor
+from tenure.buffer.manifest.producers import ProducerRecord, Producers
 from tenure.errors import Indeterminate, Invalid
 from tenure.testing.clock import ManualClock
 from tenure.testing.simstore import SimStore

@@ -18,7 +18,7 @@ from tenure.buffer import (
     set_retention,
     stat,
 )
-from tenure.buffer.naming import DELTA
+from tenure.buffer.manifest.keys import DELTA
 from tenure.buffer.settings import RETAIN_FOR_MS_MAX
 from tenure.errors import Invalid, NotFound
 from tenure.testing import ManualClock

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tenure.buffer.sink_delta import ArrowDeltaSink
-from tenure.buffer.sink_sqlite import SqliteSink
-from tenure.buffer.sinks import Commit, Outcome
+from tenure.buffer.ingest.delta import ArrowDeltaSink
+from tenure.buffer.ingest.sink import Commit, Outcome
+from tenure.buffer.ingest.sqlite import SqliteSink
 from tenure.errors import Invalid
 from tests.buffer.ingesting import SCHEMA, delta_rows, delta_sink, sqlite_rows, sqlite_sink
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tenure.buffer import Consumer
-from tenure.cli.buffer import buffer
+from tenure.cli.buffer.buffer import buffer
 from tests.cli.conftest import COMMAND, Tenure, surroundings
 
 

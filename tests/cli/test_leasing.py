@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tenure.cli import settle
+from tenure.cli.commands import settle
 from tenure.cli.main import LOST, OK, UNKNOWN
 from tests.cli.conftest import Remote, until_connected
 from tests.http.serving import Running

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.cli.sampling import Sampler
-from tenure.cli.top import fitting, sparkline
+from tenure.cli.commands.top import fitting, sparkline
+from tenure.cli.commands.top_samples import Sampler
 from tests.acceptance.http.serving import Serving
 from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings
 from tests.http.serving import Running

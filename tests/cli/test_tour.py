@@ -9,8 +9,8 @@ import time
 from tests.cli.conftest import Tenure
 
 LIE = """
-import sys, tenure.cli.tour as tour
-from tenure.cli import tour_kill
+import sys, tenure.cli.tour.tour as tour
+from tenure.cli.tour import kill as tour_kill
 tour_kill.job = lambda seq: b"something else"
 sys.exit(tour.run())
 """

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 from tenure import App, AsyncClient
-from tenure.worker.worker import Worker
+from tenure.worker.runtime.worker import Worker
 
 __all__: list[str] = []
 

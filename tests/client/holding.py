@@ -7,10 +7,10 @@ import threading
 
 import msgspec
 
-from tenure.client.async_wire import AiohttpWire
-from tenure.client.blocking_wire import Urllib3Wire
 from tenure.client.settings import ClientSettings
-from tenure.client.wire import AsyncStream, Request, Response, Stream, WireError
+from tenure.client.transport.aio import AiohttpWire
+from tenure.client.transport.blocking import Urllib3Wire
+from tenure.client.transport.wire import AsyncStream, Request, Response, Stream, WireError
 
 __all__ = ["HeldBlockingWire", "HeldWire"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.client.acker import Acker
-from tenure.client.gather_settings import AckerSettings
+from tenure.client.batching.acker import Acker
+from tenure.client.batching.settings import AckerSettings
 from tenure.client.replies import Extended, Settled
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
 from tests.client.bench import bench

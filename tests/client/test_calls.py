@@ -11,9 +11,9 @@ import pytest
 
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
+from tenure.client.batching.settings import AckerSettings
 from tenure.client.calls.calling import BODY_BYTES_MAX, posting
-from tenure.client.gather_settings import AckerSettings
-from tenure.http.limits import WireLimits
+from tenure.http.wire.limits import WireLimits
 from tests.client.driving import Both
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tenure.client import Response
-from tenure.client.blocking_wire import _Urllib3Stream
+from tenure.client.transport.blocking import _Urllib3Stream
 from tests.client.driving import Both
 from tests.http.serving import Running
 

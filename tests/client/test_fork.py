@@ -65,7 +65,7 @@ def test_a_producer_works_in_the_child_while_a_thread_of_the_parent_sends_and_ot
 
 
 CONNECTING = """
-from tenure.client.blocking_wire import Urllib3Wire
+from tenure.client.transport.blocking import Urllib3Wire
 
 def serve(connection, address):
     'Answers every request with the port that it came from.'

@@ -11,8 +11,8 @@ import pytest
 
 from tenure import AsyncClient, Client, Overloaded
 from tenure.client import ClientSettings
-from tenure.client.drive import _take, _take_async
-from tenure.client.lanes import Lane, Lanes
+from tenure.client.plan.drive import _take, _take_async
+from tenure.client.plan.producer_ids import Lane, Lanes
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
@@ -104,7 +104,7 @@ def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeyp
             lanes.give(lane)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("tenure.client.drive.threading.Event", Interrupted)
+    monkeypatch.setattr("tenure.client.plan.drive.threading.Event", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         _take(lanes, 60_000)
     assert taken(lanes) is lane
@@ -112,7 +112,7 @@ def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeyp
 
 FORKING = """
 import os
-from tenure.client.lanes import Lanes
+from tenure.client.plan.producer_ids import Lanes
 lanes = Lanes(2)
 before = lanes.take(lambda lane: False)
 child = os.fork()

@@ -11,9 +11,9 @@ import pytest
 from msgspec import Raw
 
 from tenure.client import Claimed, ClientSettings, Job, WireError
-from tenure.client.core import Core
-from tenure.client.leased import Leased, leave
-from tenure.client.plan import Send, Sleep, Step
+from tenure.client.lease.plans import Leased, leave
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Send, Sleep, Step
 from tests.client.driving import Both, make_client
 
 LOST = WireError("reset", sent=True)

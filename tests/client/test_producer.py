@@ -8,9 +8,9 @@ import random
 import pytest
 
 from tenure import Record
+from tenure.client.batching.producer import AsyncProducer
+from tenure.client.batching.settings import PUT_BYTES
 from tenure.client.client import AsyncClient
-from tenure.client.gather_settings import PUT_BYTES
-from tenure.client.producer import AsyncProducer
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Invalid, NotFound, Overloaded
 from tests.client.bench import bench

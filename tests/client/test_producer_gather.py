@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import Record
-from tenure.client.gather import Batch, Gather
-from tenure.client.gather_settings import PUT_BYTES, ProducerSettings
-from tenure.client.put import Put
+from tenure.client.batching.gather import Batch, Gather
+from tenure.client.batching.put import Put
+from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
 from tenure.client.replies import Produced
 from tenure.errors import Closed, Invalid, NotFound, Overloaded
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tenure import Record
-from tenure.client.blocking_producer import Producer
-from tenure.client.gather_settings import PUT_BYTES
+from tenure.client.batching.blocking_producer import Producer
+from tenure.client.batching.settings import PUT_BYTES
 from tenure.errors import Closed, Indeterminate, Invalid, NotFound
 from tests.client.bench import thread_bench
 

@@ -9,12 +9,12 @@ import pytest
 
 from tenure import NotFound, Overloaded
 from tenure.client import CaughtUp, ClientSettings, Gap, Response, WireError
-from tenure.client.core import Core
-from tenure.client.events import Events
-from tenure.client.plan import Open, Plan, Read, Send, Sleep
-from tenure.client.resuming import Resuming
-from tenure.client.watch import Watch
-from tenure.client.work import Work
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Open, Plan, Read, Send, Sleep
+from tenure.client.streams.events import Events
+from tenure.client.streams.resuming import Resuming
+from tenure.client.streams.watch import Watch
+from tenure.client.streams.work import Work
 
 Word = bytes | WireError | float
 """A part of a script: a chunk or an error for the next read, or seconds that pass before it."""

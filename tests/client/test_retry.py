@@ -13,9 +13,9 @@ from tenure.client import ClientSettings, Response, WireError
 from tenure.client.calls.inspect import health
 from tenure.client.calls.queues import claim, redrive
 from tenure.client.calls.records import produce
-from tenure.client.core import Core
-from tenure.client.lanes import Lane
-from tenure.client.plan import Plan, Send, Sleep, Take
+from tenure.client.plan.producer_ids import Lane
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan, Send, Sleep, Take
 
 Outcome = Response | WireError
 LOST = WireError("reset", sent=True)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.client import WireError
-from tenure.client.sse import Frame, FrameReader
-from tenure.http.sse import frame
+from tenure.client.streams.sse import Frame, FrameReader
+from tenure.http.streams.sse import frame
 
 TEXT = (
     b"retry: 2000\n\n: hb\n\n"

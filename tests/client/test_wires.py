@@ -13,8 +13,8 @@ import pytest
 
 from tenure import AsyncClient, Client, Closed, Denied, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.client import ClientSettings, Request, WireError
-from tenure.client.async_wire import AiohttpWire
-from tenure.client.blocking_wire import Urllib3Wire
+from tenure.client.transport.aio import AiohttpWire
+from tenure.client.transport.blocking import Urllib3Wire
 from tests.client.driving import Both, make_client
 from tests.http.serving import Running, serving
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.contract.selection import Selection
-from tenure.core.matching import parse_match
+from tenure.core.tag_match import parse_match
 
 
 def test_selection_without_conditions_takes_every_letter():

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.core.client_marks import ClientMarks, Mark
 from tenure.core.config import DEFAULTS
 from tenure.core.events import Appended, AppendExtra
 from tenure.core.fold import fold
-from tenure.core.marks import ClientMarks, Mark
 from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.errors import Corrupt

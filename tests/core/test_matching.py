@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.matching import Match, parse_match
+from tenure.core.tag_match import Match, parse_match
 from tenure.errors import Invalid
 
 

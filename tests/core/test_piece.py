@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.piece import Piece, ShortPiece, Spot, WidePiece, add_frame, cut, find, replace_frames, spots
+from tenure.core.frame_index import Piece, ShortPiece, Spot, WidePiece, add_frame, cut, find, replace_frames, spots
 from tenure.core.state import State
 
 

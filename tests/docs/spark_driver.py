@@ -31,7 +31,7 @@ def ended(event: Any) -> Any:
 
 def _session() -> Any:
     from tenure.spark import DeltaSink, open_session
-    from tenure.spark.session import spark_version
+    from tenure.spark.session.session import spark_version
 
     return open_session("docs", master="local[2]", needs=[DeltaSink("table").needs(spark_version())])
 

@@ -11,7 +11,7 @@ from tests.docs.blocks import ROOT, named
 
 SOURCE = ROOT / "src" / "tenure"
 NOTES = sorted((ROOT / "docs" / "design").glob("*.md"))
-# A file by its name or the end of its path: `fold.py`, `core/fold.py`, `sse.js`.
+# A file by its name or the end of its path: `fold.py`, `core/fold/__init__.py`, `sse.js`.
 _FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|js|lua|css|html|toml|md))(?:::\w+)?`")
 # A module or folder from its room on, or by its full name: `broker/engine`, `core/decide/`, `tenure.testing`.
 _MODULE = re.compile(r"`(?:tenure[./])?([a-z_]+(?:/[a-z_0-9]+)+)/?`|`tenure\.([a-z_]+(?:\.[a-z_0-9]+)*)`")
@@ -45,8 +45,6 @@ def test_a_design_note_names_only_files_and_modules_that_exist(note: Path):
 
 
 def test_a_file_and_a_module_that_are_gone_are_found():
-    text = (
-        "`core/fold.py`, `broker/engine` and `tenure.testing`, but `core/gone.py`, `broker/gone` and `tenure.gone.it`"
-    )
+    text = "`core/fold/__init__.py`, `broker/engine` and `tenure.testing`, but `core/gone.py`, `broker/gone` and `tenure.gone.it`"
     assert missing_files(text) == ["core/gone.py"]
     assert missing_modules(text) == ["broker/gone", "gone/it"]

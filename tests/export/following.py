@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tenure import Broker, Settings, TenureError
-from tenure.broker.lifecycle import Lifecycle
+from tenure.core.lifecycle import Lifecycle
 from tenure.export.follower import Follower
 from tenure.export.rows import Exported, decode_row
 from tenure.log.disk import Disk

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tenure.buffer.batch import Batch, Descriptor
-from tenure.buffer.catalog import Catalog
-from tenure.buffer.fetch import FetchHandle
-from tenure.buffer.journal import Journal
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Batch, Descriptor
+from tenure.buffer.manifest.catalog import Catalog
+from tenure.buffer.manifest.journal import Journal
 from tenure.export.rows import Exported, decode_row
 
 __all__ = ["batches_in", "rows_in"]

@@ -13,10 +13,10 @@ import pytest
 from tenure import Broker, Settings
 from tenure.buffer import Collector, Consumer
 from tenure.errors import Conflict, NotFound
+from tenure.export.buffer_outlet import BufferOutlet, producer_name
 from tenure.export.exporter import Exporter
 from tenure.export.follower import Follower
 from tenure.export.intents import Intents
-from tenure.export.outlet import BufferOutlet, producer_name
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock

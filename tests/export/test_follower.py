@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tenure import Broker
-from tenure.broker.lifecycle import Lifecycle
+from tenure.core.lifecycle import Lifecycle
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk

@@ -9,7 +9,7 @@ from tenure.export.intents import Intent
 from tenure.export.place import Place
 from tenure.export.resume import Cursor, cursor_of
 from tenure.export.settings import ExportSettings
-from tenure.log.home import Position
+from tenure.log.interface import Position
 
 
 def at(batch: int) -> Position:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tenure import Broker
-from tenure.broker.rebuild import rebuild
+from tenure.broker.salvage.rebuild import rebuild
 from tenure.contract.replies import Grant
 from tenure.core.events import KINDS, Claimed
 from tenure.errors import Corrupt

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tenure import Broker, Settings
-from tenure.broker import trim, upkeep
+from tenure.broker.durability import trim, upkeep
 from tenure.broker.engine import Engine
 from tenure.core.events import KINDS, Evicted
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tenure import Broker
-from tenure.broker import trim
+from tenure.broker.durability import trim
 from tenure.core.events import Appended, DeadLettered, decode
 from tenure.core.fold import fold
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.broker import trim
 from tenure.broker.answer import Answer
+from tenure.broker.durability import trim
 from tenure.broker.engine import Engine
 from tenure.contract.replies import Grant
 from tenure.core import events

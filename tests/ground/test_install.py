@@ -17,7 +17,7 @@ import tenure
 from tenure.cli.guard import guarded
 from tenure.errors import Invalid
 from tenure.extras import extra_of, importing, install_hint, needs_extra
-from tenure.spark.sinks.delta import _PACKAGES as DELTA
+from tenure.spark.sinks.delta.sink import _PACKAGES as DELTA
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "tenure"

@@ -260,7 +260,7 @@ PUBLIC = {
         "Timers",
         "TimersSettings",
     ],
-    "tenure.timers.faststream": [
+    "tenure.faststream": [
         "Moved",
         "ScheduledTimer",
         "TestTimersBroker",

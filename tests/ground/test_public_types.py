@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tenure.client.handle import Method
+from tenure.client.plan.handle import Method
 from tests.ground.test_public_names import PUBLIC
 
 # Public by their spelling only: the package itself calls them, and no user holds what they take.

@@ -12,11 +12,11 @@ import pytest
 
 from tenure import Broker, TenureError
 from tenure.core.snapshot import dump_checkpoint
-from tenure.http.app import App, error_response
-from tenure.http.context import Context
-from tenure.http.message import Later, Request, Response
+from tenure.http.api.app import App, error_response
+from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
+from tenure.http.wire.message import Later, Request, Response
 from tenure.testing.clock import ManualClock
 from tests.http.wire_support import handle
 

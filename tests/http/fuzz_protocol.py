@@ -17,9 +17,9 @@ import uvloop
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from tenure.http.limits import WireLimits
-from tenure.http.message import Request, Response, Send
 from tenure.http.server import Server, serve
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.message import Request, Response, Send
 from tests.http.wire_support import Welcome
 
 __all__ = ["fuzz"]

@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from tenure.http.auth import Gatekeeper
-from tenure.http.hosts import HostCheck
-from tenure.http.keys import KeyRing, entries_of_text, parse_keys
-from tenure.http.message import Response
+from tenure.http.api.auth import Gatekeeper
+from tenure.http.api.hosts import HostCheck
+from tenure.http.api.keys import KeyRing, entries_of_text, parse_keys
+from tenure.http.wire.message import Response
 
 __all__ = ["Listener", "gatekeeper", "parse"]
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import Invalid, Record
-from tenure.http.append import Append, AppendLimits, Steps
-from tenure.http.append_body import read_append
-from tenure.http.message import Request
-from tenure.http.turns import finish
+from tenure.http.append.body import read_append
+from tenure.http.append.long_work import finish
+from tenure.http.append.request import Append, AppendLimits, Steps
+from tenure.http.wire.message import Request
 from tests.http.hostile_bodies import HOSTILE, honest
 
 Pairs = list[tuple[str, str]]

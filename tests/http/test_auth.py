@@ -11,11 +11,11 @@ import pytest
 
 from tenure.broker.answer import Answer, Level
 from tenure.errors import Denied, Invalid
-from tenure.http.app import App, Call, Route
-from tenure.http.auth import Gatekeeper, check_name, visible
-from tenure.http.hosts import HostCheck, host_of, is_loopback
-from tenure.http.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
-from tenure.http.message import Later, Request, Response, Send
+from tenure.http.api.app import App, Call, Route
+from tenure.http.api.auth import Gatekeeper, check_name, visible
+from tenure.http.api.hosts import HostCheck, host_of, is_loopback
+from tenure.http.api.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
+from tenure.http.wire.message import Later, Request, Response, Send
 from tests.http.wire_support import handle
 
 

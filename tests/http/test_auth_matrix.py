@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.http.app import Route
-from tenure.http.keys import SCOPES
-from tenure.http.message import Request, Response
+from tenure.http.api.app import Route
+from tenure.http.api.keys import SCOPES
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
+from tenure.http.wire.message import Request, Response
 from tests.http.conftest import Site
 from tests.http.wire_support import handle
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.http import body_parts
-from tenure.http.body_parts import BodyParts
+from tenure.http.wire import body_parts
+from tenure.http.wire.body_parts import BodyParts
 
 
 @given(st.lists(st.binary(min_size=1, max_size=400_000), max_size=8), st.integers(1, 5))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.http.depth import DepthMeter
+from tenure.http.append.depth import DepthMeter
 
 SIZE_BYTES = 1 << 18
 

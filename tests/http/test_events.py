@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Settings
-from tenure.http.app import App
-from tenure.http.context import Context
-from tenure.http.event_hub import Hub
+from tenure.http.api.app import App
+from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
+from tenure.http.streams.event_hub import Hub
 from tenure.testing.clock import ManualClock
 from tests.broker.support import turn
 from tests.http.conftest import Site

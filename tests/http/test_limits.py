@@ -12,11 +12,11 @@ import msgspec
 import pytest
 import uvloop
 
-from tenure.http.limits import WireLimits
-from tenure.http.message import Request, Response
-from tenure.http.protocol import HttpProtocol
-from tenure.http.reader import Phase
 from tenure.http.server import Server, serve, tls_context
+from tenure.http.wire.http1.protocol import HttpProtocol
+from tenure.http.wire.http1.reader import Phase
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.message import Request, Response
 from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, pass_ms, post, serving, talk, ticking
 
 HEAD = b"POST /echo HTTP/1.1\r\nhost: x\r\n"

@@ -11,9 +11,9 @@ from h2.connection import H2Connection
 from h2.events import StreamEnded
 
 from tenure.http.memory import free_bytes
-from tenure.http.pipeline import Pipeline
-from tenure.http.protocol import HttpProtocol
-from tenure.http.reader import RequestReader
+from tenure.http.wire.http1.pipeline import Pipeline
+from tenure.http.wire.http1.protocol import HttpProtocol
+from tenure.http.wire.http1.reader import RequestReader
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving, talk
 

@@ -8,12 +8,12 @@ import httpx
 import msgspec
 
 from tenure import Broker
-from tenure.broker.opening import Replay
-from tenure.http.app import App, Call
-from tenure.http.context import Context
-from tenure.http.message import Request
-from tenure.http.prometheus import Exposition, Traffic
+from tenure.broker.open import Replay
+from tenure.http.api.app import App, Call
+from tenure.http.api.context import Context
+from tenure.http.api.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES
+from tenure.http.wire.message import Request
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Site
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.http.prometheus import Family, Traffic, as_text, wants_json
+from tenure.http.api.prometheus import Family, Traffic, as_text, wants_json
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tenure.testing.clock import ManualClock

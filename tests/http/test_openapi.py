@@ -12,8 +12,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from tenure.http.app import Route
-from tenure.http.openapi import document, path_of
+from tenure.http.api.app import Route
+from tenure.http.api.openapi import document, path_of
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tests.cli.test_reference import code, rows

@@ -15,14 +15,14 @@ import pytest
 from tenure.contract.bodies import DiffBody, WatchBody
 from tenure.contract.commands import Ack, Claim, DeleteRecords, Nack, RedriveFields, RouterFields
 from tenure.contract.config import ConfigBody
-from tenure.core.matching import parse_match
 from tenure.core.paging import after_number
+from tenure.core.tag_match import parse_match
 from tenure.errors import TenureError
-from tenure.http.body import Reader
-from tenure.http.message import Request
-from tenure.http.query import Query
-from tenure.http.sse import check_accept
-from tenure.http.watch import decode_cursors
+from tenure.http.api.body import Reader
+from tenure.http.api.query import Query
+from tenure.http.streams.sse import check_accept
+from tenure.http.streams.watch import decode_cursors
+from tenure.http.wire.message import Request
 
 BODY_BYTES = 64 * 1024
 HEADER_BYTES = 32 * 1024

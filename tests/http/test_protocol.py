@@ -14,9 +14,9 @@ import pytest
 
 from tenure.broker.answer import Answer, Level
 from tenure.errors import Indeterminate
-from tenure.http.limits import WireLimits
-from tenure.http.message import Later, Request, Response
 from tenure.http.server import serve
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.message import Later, Request, Response
 from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, pass_ms, post, serving, talk
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from tenure.http.reading_turns import ReadingTurns
+from tenure.http.wire.reading_turns import ReadingTurns
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import eventually, on_both_loops, serving
 

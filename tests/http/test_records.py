@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.http.app import App
-from tenure.http.append import DEPTH_MAX
-from tenure.http.context import Context
+from tenure.http.api.app import App
+from tenure.http.api.context import Context
+from tenure.http.append.long_work import Turns
+from tenure.http.append.request import DEPTH_MAX
 from tenure.http.routes import ROUTES
-from tenure.http.turns import Turns
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, start
 from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_TEXT, NOT_WHOLE, bodies, check_media, check_refused

@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from tenure.http.limits import WireLimits
-from tenure.http.reading_turns import ReadingTurns
-from tenure.http.refusals import Refusals, is_paced
 from tenure.http.server import Server
-from tenure.http.wire import Refused
+from tenure.http.wire.encode import Refused
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.reading_turns import ReadingTurns
+from tenure.http.wire.refusals import Refusals, is_paced
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving
 

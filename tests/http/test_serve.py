@@ -303,7 +303,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path):
 # A replay that takes as long as the test wants: it goes on once there is a line to read.
 SLOW = """
 import sys
-from tenure.broker import opening
+from tenure.broker import open as opening
 from tests.kit import run
 recover = opening._recover
 def slowly(home, clock, settings, replay):

@@ -9,9 +9,9 @@ import pytest
 
 from tenure import Broker, Settings
 from tenure.errors import Invalid
+from tenure.http.api.shares import Shares, Tally
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings, check_start
-from tenure.http.shares import Shares, Tally
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Reply, Site
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tenure import Broker
-from tenure.http.app import App
-from tenure.http.context import Context
+from tenure.http.api.app import App
+from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
 from tenure.http.settings import ServerSettings

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tenure.http.app import Route
+from tenure.http.api.app import Route
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tenure.testing.clock import ManualClock

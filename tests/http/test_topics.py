@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.http.app import Call, Route
-from tenure.http.keys import KeyRing, parse_keys
+from tenure.http.api.app import Call, Route
+from tenure.http.api.keys import KeyRing, parse_keys
 from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_NAME, bodies, check_media, check_refused
 from tests.http.conftest import Site
 

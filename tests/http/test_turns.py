@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator, Iterator
 from time import perf_counter
 
-from tenure.http.turns import Turns, finish
+from tenure.http.append.long_work import Turns, finish
 
 
 def clock_of(step_s: float) -> Iterator[float]:

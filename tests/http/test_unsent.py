@@ -10,10 +10,10 @@ from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.http.limits import WireLimits
-from tenure.http.out_queue import OutQueue
 from tenure.http.server import Server
-from tenure.http.unsent import Unsent
+from tenure.http.wire.http2.out_queue import OutQueue
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.unsent import Unsent
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, pass_ms, serving
 

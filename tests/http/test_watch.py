@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Settings
-from tenure.http.app import App
-from tenure.http.context import Context
+from tenure.http.api.app import App
+from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
-from tenure.http.watch import Following, Sessions
+from tenure.http.streams.watch import Following, Sessions
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.broker.support import GatedLog, turn

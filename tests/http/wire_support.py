@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import uvloop
 
-from tenure.http.app import App
-from tenure.http.limits import WireLimits
-from tenure.http.message import Admission, Body, Request, Response, Result, Send
+from tenure.http.api.app import App
 from tenure.http.server import Server, serve
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.message import Admission, Body, Request, Response, Result, Send
 
 __all__ = [
     "Peer",

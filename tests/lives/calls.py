@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tenure.broker.streams import WorkStream
+from tenure.broker.serving.streams import WorkStream
 from tenure.contract.replies import Difference, Grant, Produced
 from tenure.core.config import TopicConfig
 from tenure.errors import Corrupt, Indeterminate, TenureError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tenure.broker.durability.trim import trim_due
 from tenure.broker.engine import Engine
-from tenure.broker.streams import WorkStream
-from tenure.broker.trim import trim_due
+from tenure.broker.serving.streams import WorkStream
 from tenure.core.claim import choose
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint
@@ -14,7 +14,7 @@ from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.errors import Overloaded
 from tenure.log import checkpoint
-from tenure.log.home import Position
+from tenure.log.interface import Position
 from tenure.log.log import FileLog
 from tenure.settings import Settings
 from tenure.testing import SimDisk

@@ -15,7 +15,7 @@ from unittest import mock
 from tenure.broker import broker as broker_module
 from tenure.broker.broker import Broker
 from tenure.broker.engine import Engine
-from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.replies import Grant, Produced
 from tenure.core.events import Appended, Claimed
 from tenure.errors import Overloaded, TenureError

@@ -25,11 +25,11 @@ _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.decide.redrive", "_WINDOW", 3),
     ("tenure.core.decide.reads", "_WINDOW", 3),
     ("tenure.core.decide.jobs", "_WINDOW", 3),
-    ("tenure.broker.reader", "_CACHE_FROM_BYTES", 64),
-    ("tenure.broker.reader", "_TABLES_MAX", 2),
-    ("tenure.broker.reader", "_YOUNG_BYTES", 700),
+    ("tenure.broker.records", "_CACHE_FROM_BYTES", 64),
+    ("tenure.broker.records", "_TABLES_MAX", 2),
+    ("tenure.broker.records", "_YOUNG_BYTES", 700),
     ("tenure.core.decide.evict", "_STEP_MAX", 3),
-    ("tenure.broker.trim", "_SPREAD_MS", 20),
+    ("tenure.broker.durability.trim", "_SPREAD_MS", 20),
 )
 
 

@@ -17,7 +17,7 @@ from tenure.core.ranges import each
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.state import State
 from tenure.core.topic import Topic
-from tenure.log.home import Log
+from tenure.log.interface import Log
 from tests.lives.anomaly import Anomaly
 
 __all__ = ["FRAMES_PER_TURN_MAX", "Job", "Noted", "Witness"]

@@ -10,8 +10,8 @@ import random
 import time
 
 from tenure.errors import TenureError
+from tenure.log.damage.verify import verify
 from tenure.log.log import FileLog
-from tenure.log.verify import verify
 from tenure.testing import SimDisk
 
 __all__ = ["fuzz"]

@@ -9,9 +9,9 @@ import pytest
 
 from tenure.errors import Closed, Conflict, Corrupt, TenureError
 from tenure.log import FileLog, PosixDisk, UnknownPosition, checkpoint
+from tenure.log.damage.verify import verify
 from tenure.log.frame import encode_batch
 from tenure.log.segment import FORMAT, HEAD_BYTES, list_heads, segment_name
-from tenure.log.verify import verify
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 

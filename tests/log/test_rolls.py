@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenure.log import FileLog
+from tenure.log.damage.survey import Survey
 from tenure.log.segment import segment_name
 from tenure.log.spares import unpublished_name
-from tenure.log.survey import Survey
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 

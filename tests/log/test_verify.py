@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from tenure.log import Frame, checkpoint
-from tenure.log.revisit import Revisit
+from tenure.log.damage.revisit import Revisit
+from tenure.log.damage.survey import Survey
+from tenure.log.damage.verify import Report, verify
 from tenure.log.segment import HEAD_BYTES, list_heads, segment_name
-from tenure.log.survey import Survey
-from tenure.log.verify import Report, verify
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 

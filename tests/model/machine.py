@@ -18,8 +18,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.trim import trim_due, trim_step
 from tenure.core import queue as queue_module
 from tenure.core import topic as topic_module
 from tenure.core.events import decode
@@ -36,7 +36,7 @@ from tenure.core.snapshot import (
 )
 from tenure.core.state import State
 from tenure.log import checkpoint
-from tenure.log.home import Position
+from tenure.log.interface import Position
 from tenure.log.log import FileLog
 from tenure.settings import Settings
 from tenure.testing import ManualClock, SimDisk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure import Conflict, Record
-from tenure.broker.trim import trim_due, trim_step
+from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.testing import ManualClock
 from tests.kit import run
 from tests.model.test_replay import check_replay, drop_oldest, open_engine, open_queue, roll

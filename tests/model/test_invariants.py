@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tenure import Record
+from tenure.core.frame_index import make_piece
 from tenure.core.invariants import invariants
-from tenure.core.piece import make_piece
 from tenure.core.queue import NEVER, Queue
 from tenure.core.state import State
 from tenure.core.topic import Topic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenure import Record, Settings
+from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.trim import trim_step
 from tenure.core.invariants import invariants
 from tenure.core.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state import State

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from tenure import Settings
+from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.broker.trim import trim_due, trim_step
 from tenure.contract.leases import lease_id
 from tenure.log import checkpoint
 from tenure.log.log import FileLog

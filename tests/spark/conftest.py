@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenure.spark.session import open_session
+from tenure.spark.session.session import open_session
 from tests.buffer.support import QUICK
 from tests.spark.crash_kill import SMALL
 from tests.spark.crash_sinks import CASES

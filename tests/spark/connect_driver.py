@@ -11,11 +11,11 @@ import json
 import sys
 from pathlib import Path
 
-from tenure.spark.ingesting import ingest
-from tenure.spark.plan import Limits
-from tenure.spark.reader import ReaderName
-from tenure.spark.reader_settings import ReaderSettings
-from tenure.spark.session import open_session
+from tenure.spark.jobs.ingest import ingest
+from tenure.spark.jobs.plan import Limits
+from tenure.spark.reader.reader import ReaderName
+from tenure.spark.reader.settings import ReaderSettings
+from tenure.spark.session.session import open_session
 from tests.buffer.support import QUICK
 from tests.spark.folder_sink import FolderSink
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
-from tenure.buffer.sinks import Commit
-from tenure.spark.ingesting import Summary, ingest
-from tenure.spark.plan import Limits
-from tenure.spark.session import open_session
+from tenure.buffer.ingest.sink import Commit
+from tenure.spark.jobs.ingest import Summary, ingest
+from tenure.spark.jobs.plan import Limits
+from tenure.spark.session.session import open_session
 from tenure.spark.sinks.protocol import Needs, SparkSink
 from tests.spark.crash_sinks import CASES, Case
 

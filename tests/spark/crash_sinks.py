@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
-from tenure.spark.session import spark_version
+from tenure.spark.session.session import spark_version
 from tenure.spark.sinks.protocol import Needs, SparkSink
 from tests.spark.topic_case import COMMITS, topic_at, topic_read, topic_sink
 
@@ -46,7 +46,7 @@ class Case:
 
 
 def file_table(place: str) -> SparkSink:
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
     return FileTable(place)
 
@@ -62,7 +62,7 @@ def postgres_at(folder: Path, url: str) -> str:
 
 
 def postgres(place: str) -> SparkSink:
-    from tenure.spark.sinks.postgres import PostgresSink
+    from tenure.spark.sinks.postgres.sink import PostgresSink
 
     url, _, table = place.rpartition("#")
     return PostgresSink(url, table)
@@ -81,14 +81,14 @@ def read_postgres(spark: SparkSession, place: str) -> DataFrame:
 
 
 def delta(place: str) -> SparkSink:
-    from tenure.spark.sinks.delta import DeltaSink
+    from tenure.spark.sinks.delta.sink import DeltaSink
 
     return DeltaSink(place)
 
 
 def merged_delta(place: str) -> SparkSink:
     """Every row has a key of its own, so the table ends with the same rows as one that is appended to."""
-    from tenure.spark.sinks.delta import DeltaSink
+    from tenure.spark.sinks.delta.sink import DeltaSink
 
     return DeltaSink(place, merge_keys=["seq", "index"], order_by=["seq", "index"])
 
@@ -98,7 +98,7 @@ def read_delta(spark: SparkSession, place: str) -> DataFrame:
 
 
 def small_delta(place: str) -> SparkSink:
-    from tenure.spark.sinks.small_delta import SmallDelta
+    from tenure.spark.sinks.delta.small import SmallDelta
 
     return SmallDelta(place)
 
@@ -110,7 +110,7 @@ def read_small_delta(spark: SparkSession, place: str) -> DataFrame:
 
 
 def iceberg(place: str) -> SparkSink:
-    from tenure.spark.sinks.iceberg import IcebergSink
+    from tenure.spark.sinks.iceberg.sink import IcebergSink
 
     return IcebergSink(iceberg_table(place), warehouse=place)
 
@@ -126,13 +126,13 @@ def read_iceberg(spark: SparkSession, place: str) -> DataFrame:
 
 
 def small_iceberg(place: str) -> SparkSink:
-    from tenure.spark.sinks.small_iceberg import SmallIceberg
+    from tenure.spark.sinks.iceberg.small import SmallIceberg
 
     return SmallIceberg("db.rows", warehouse=place)
 
 
 def read_small_iceberg(spark: SparkSession, place: str) -> DataFrame:
-    from tenure.spark.sinks.small_iceberg import SmallIceberg
+    from tenure.spark.sinks.iceberg.small import SmallIceberg
 
     table = SmallIceberg("db.rows", warehouse=place)._load()
     assert table is not None
@@ -140,19 +140,19 @@ def read_small_iceberg(spark: SparkSession, place: str) -> DataFrame:
 
 
 CASES: Sequence[Case] = (
-    Case("files", file_table, read_file_table, "tenure.spark.sinks.file_log:FileLog.append"),
+    Case("files", file_table, read_file_table, "tenure.spark.sinks.files.log:FileLog.append"),
     Case(
         "postgres",
         postgres,
         read_postgres,
-        "tenure.spark.sinks.postgres:PostgresSink._commit",
+        "tenure.spark.sinks.postgres.sink:PostgresSink._commit",
         postgres_at,
     ),
-    Case("delta", delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._append"),
-    Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta:DeltaSink._merge_rows"),
-    Case("iceberg", iceberg, read_iceberg, "tenure.spark.sinks.iceberg:IcebergSink._publish"),
-    Case("small-delta", small_delta, read_small_delta, "tenure.buffer.sink_delta:ArrowDeltaSink._append"),
-    Case("small-iceberg", small_iceberg, read_small_iceberg, "tenure.spark.sinks.small_iceberg:SmallIceberg._append"),
+    Case("delta", delta, read_delta, "tenure.spark.sinks.delta.sink:DeltaSink._append"),
+    Case("delta-merge", merged_delta, read_delta, "tenure.spark.sinks.delta.sink:DeltaSink._merge_rows"),
+    Case("iceberg", iceberg, read_iceberg, "tenure.spark.sinks.iceberg.sink:IcebergSink._publish"),
+    Case("small-delta", small_delta, read_small_delta, "tenure.buffer.ingest.delta:ArrowDeltaSink._append"),
+    Case("small-iceberg", small_iceberg, read_small_iceberg, "tenure.spark.sinks.iceberg.small:SmallIceberg._append"),
     Case("topic", topic_sink, topic_read, COMMITS, topic_at),
 )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenure.buffer.blocking import Producer
-from tenure.spark.session import spark_version
+from tenure.spark.session.session import spark_version
 from tests.buffer.support import quick
 from tests.spark.crash_sinks import Case
 

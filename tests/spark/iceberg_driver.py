@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Invalid, Overloaded, TenureError
-from tenure.spark.session import open_session, spark_version
-from tenure.spark.sinks.iceberg import IcebergSink
-from tenure.spark.sinks.iceberg_marker import property_of
+from tenure.spark.session.session import open_session, spark_version
+from tenure.spark.sinks.iceberg.marker import property_of
+from tenure.spark.sinks.iceberg.sink import IcebergSink
 from tests.spark.crash_kill import SMALL, kill_once
 from tests.spark.crash_sinks import CASES
 

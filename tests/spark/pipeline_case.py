@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.record import Run
+from tenure.spark.pipeline.run import Run
 from tenure.spark.pipeline.running import RunOptions, run_pipeline
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from tenure import Broker, TenureError
-from tenure.broker.lifecycle import Lifecycle
-from tenure.broker.streams import Subscription
+from tenure.broker.serving.streams import Subscription
+from tenure.core.lifecycle import Lifecycle
 from tenure.core.ranges import each
 from tenure.export.rows import Exported, decode_row, encode_row
 from tenure.testing import ManualClock, memory_broker

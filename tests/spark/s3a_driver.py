@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import sys
 
-from tenure.spark.ingesting import ingest
-from tenure.spark.plan import Limits
-from tenure.spark.session import open_session, spark_version
-from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.jobs.ingest import ingest
+from tenure.spark.jobs.plan import Limits
+from tenure.spark.session.session import open_session, spark_version
+from tenure.spark.sinks.files.table import FileTable
 from tests.spark.crash_kill import SMALL
 
 

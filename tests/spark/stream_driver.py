@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tenure.spark.formats import register
-from tenure.spark.session import open_session
+from tenure.spark.session.session import open_session
+from tenure.spark.stream.formats import register
 
 
 def main(url: str, table: str, checkpoint: str, per_trigger: str, *conf: str) -> None:

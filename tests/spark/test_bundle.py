@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tenure.cli.app import app
 from tenure.errors import Invalid
-from tenure.spark.bundle import make_bundle
+from tenure.spark.bundle.bundle import make_bundle
 
 IMPORTS = "import sys; sys.path.insert(0, {archive!r}); import tenure.errors, msgspec; print(msgspec.json.__file__)"
 
@@ -23,7 +23,7 @@ IMPORTS = "import sys; sys.path.insert(0, {archive!r}); import tenure.errors, ms
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """One small package with a compiled module stands for all."""
-    monkeypatch.setattr("tenure.spark.bundle.ROOTS", ("msgspec",))
+    monkeypatch.setattr("tenure.spark.bundle.bundle.ROOTS", ("msgspec",))
 
 
 def bare_python(archive: Path) -> subprocess.Popen[str]:

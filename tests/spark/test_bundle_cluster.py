@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tenure.spark.bundle import make_bundle
+from tenure.spark.bundle.bundle import make_bundle
 from tests.spark.conftest import Filled
 from tests.spark.crash_cluster import Cluster, running_cluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
-from tenure.spark.causes import failure, named_causes, passing, reason_of
+from tenure.spark.jobs.causes import failure, named_causes, passing, reason_of
 
 STACK = """An error occurred while calling o93.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t/a. SQLSTATE: 58030

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tenure.buffer import BufferSettings, Producer
-from tenure.spark.compacting import CompactTable
-from tenure.spark.sinks.file_table import files
+from tenure.spark.jobs.compact_buffer import CompactTable
+from tenure.spark.sinks.files.table import files
 from tests.spark.command import running
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tenure.errors import Invalid
-from tenure.spark.columns import spark_schema
 from tenure.spark.decode import MALFORMED_CHARS_MAX, decoded, read_schema
+from tenure.spark.reader.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

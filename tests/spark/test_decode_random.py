@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as f
 
-from tenure.spark.columns import spark_schema
 from tenure.spark.decode import decoded, read_schema
+from tenure.spark.reader.columns import spark_schema
 from tests.spark.test_decode import SCHEMA
 from tests.spark.wrapped_decode import wrapped_decode
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Invalid, Overloaded, TenureError
-from tenure.spark.session import spark_version
-from tenure.spark.sinks.delta import DeltaSink
+from tenure.spark.session.session import spark_version
+from tenure.spark.sinks.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tenure.buffer.file_store import FileStore
+from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.sinks import Commit
+from tenure.buffer.store.file import FileStore
 from tenure.errors import Corrupt, Invalid, Overloaded
-from tenure.spark import table_compaction
-from tenure.spark.sinks.file_compaction import FileCompaction, chosen
-from tenure.spark.sinks.file_lines import file_line
-from tenure.spark.sinks.file_log import FileLog
-from tenure.spark.sinks.file_stage import Stage
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.spark.jobs import compact_table as table_compaction
+from tenure.spark.jobs.compact_table import CompactedTable, compact_table
+from tenure.spark.sinks.files.compaction import FileCompaction, chosen
+from tenure.spark.sinks.files.lines import file_line
+from tenure.spark.sinks.files.log import FileLog
+from tenure.spark.sinks.files.stage import Stage
+from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
-from tenure.spark.table_compaction import CompactedTable, compact_table
 
 NUMBERS = itertools.count()
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tenure.buffer.cloud_store import CloudStore
+from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.sinks import Commit
-from tenure.spark.sinks.file_compaction import FileCompaction
-from tenure.spark.sinks.file_log import FileLog
-from tenure.spark.sinks.file_stage import Stage
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.buffer.store.cloud import CloudStore
+from tenure.spark.sinks.files.compaction import FileCompaction
+from tenure.spark.sinks.files.log import FileLog
+from tenure.spark.sinks.files.stage import Stage
+from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 

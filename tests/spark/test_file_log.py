@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid, Overloaded
-from tenure.spark.sinks import file_log
-from tenure.spark.sinks.file_lines import Line, Mark, decode, encode, file_line
-from tenure.spark.sinks.file_log import FileLog
-from tenure.spark.sinks.file_stage import Stage
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.spark.sinks.files import log as file_log
+from tenure.spark.sinks.files.lines import Line, Mark, decode, encode, file_line
+from tenure.spark.sinks.files.log import FileLog
+from tenure.spark.sinks.files.stage import Stage
+from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
 from tenure.testing.simstore import Fault, SimStore
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
+from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import BackgroundLoop, background
-from tenure.buffer.sinks import Commit
 from tenure.errors import Conflict, Invalid
-from tenure.spark.sinks.file_log import FileLog
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.spark.jobs.compact_table import CompactedTable, compact_table
+from tenure.spark.sinks.files.log import FileLog
+from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
-from tenure.spark.table_compaction import CompactedTable, compact_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,7 @@ def test_a_driver_that_was_given_up_loses_its_files_and_adds_nothing(
         if not overtaken:
             overtaken.append(1)
             # The other driver has a loop of its own: this one belongs to the first, and waits.
-            monkeypatch.setattr("tenure.spark.sinks.file_table.background", BackgroundLoop)
+            monkeypatch.setattr("tenure.spark.sinks.files.table.background", BackgroundLoop)
             await asyncio.to_thread(fresh.write, rows(spark, 0, 0), commit(0, 0))
         return await append(self, *args)
 

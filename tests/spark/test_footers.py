@@ -8,10 +8,10 @@ import pytest
 
 from tenure.buffer import Batch, Descriptor, FetchHandle, Producer, entries
 from tenure.errors import Corrupt, Invalid
-from tenure.spark.columns import RAW, arrow_schema, to_arrow
-from tenure.spark.footers import read_footers
-from tenure.spark.reader_jvm import jvm_root
-from tenure.spark.reader_settings import ReaderSettings
+from tenure.spark.reader.columns import RAW, arrow_schema, to_arrow
+from tenure.spark.reader.footers import read_footers
+from tenure.spark.reader.jvm import jvm_root
+from tenure.spark.reader.settings import ReaderSettings
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import quick
 

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from tenure.cli.app import app
 from tenure.errors import Overloaded
-from tenure.spark.ingesting import follow, ingest
-from tenure.spark.pipeline.history import last_run
-from tenure.spark.retrying import Waiting
-from tenure.spark.sinks.file_table import FileTable, files
+from tenure.spark.jobs.ingest import follow, ingest
+from tenure.spark.jobs.retrying import Waiting
+from tenure.spark.pipeline.run_history import last_run
+from tenure.spark.sinks.delta.small import SmallDelta
+from tenure.spark.sinks.files.table import FileTable, files
+from tenure.spark.sinks.iceberg.small import SmallIceberg
 from tenure.spark.sinks.protocol import SparkSink
-from tenure.spark.sinks.small_delta import SmallDelta
-from tenure.spark.sinks.small_iceberg import SmallIceberg
 from tests.spark.command import running
 from tests.spark.conftest import Filled
 
@@ -51,7 +51,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def delta(where: Path) -> SparkSink:
-    from tenure.spark.sinks.delta import DeltaSink
+    from tenure.spark.sinks.delta.sink import DeltaSink
 
     return DeltaSink(where)
 

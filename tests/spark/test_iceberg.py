@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
-from tenure.spark.sinks.iceberg import IcebergSink
-from tenure.spark.sinks.iceberg_marker import Snapshot, held_high, high_of, wap_id_of
+from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, high_of, wap_id_of
+from tenure.spark.sinks.iceberg.sink import IcebergSink
 from tests.spark.iceberg_driver import LONG, QUICK, Check
 from tools.sparks import directory_of
 

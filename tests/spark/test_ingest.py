@@ -12,13 +12,13 @@ import pytest
 
 from tenure.buffer import Consumer, Descriptor, Producer, entries, quarantine, stat
 from tenure.errors import Conflict, Corrupt, Indeterminate, Invalid, LeaseLost
-from tenure.spark.columns import RAW, spark_schema
-from tenure.spark.ingesting import Done, follow, ingest
-from tenure.spark.plan import Limits, Plan
-from tenure.spark.reader import RangeReader, ReaderName, read_range
-from tenure.spark.reader_settings import ReaderSettings
-from tenure.spark.replaying import backfill
-from tenure.spark.retrying import Waiting
+from tenure.spark.jobs.backfill import backfill
+from tenure.spark.jobs.ingest import Done, follow, ingest
+from tenure.spark.jobs.plan import Limits, Plan
+from tenure.spark.jobs.retrying import Waiting
+from tenure.spark.reader.columns import RAW, spark_schema
+from tenure.spark.reader.reader import RangeReader, ReaderName, read_range
+from tenure.spark.reader.settings import ReaderSettings
 from tests.buffer.support import QUICK, quick
 from tests.spark.conftest import Filled
 from tests.spark.folder_sink import FolderSink

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tenure.spark.sinks.file_table import files
+from tenure.spark.sinks.files.table import files
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 from tests.spark.command import running
 from tests.spark.conftest import Filled

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.errors import Invalid
-from tenure.spark.located import KeyPath, read_toml
+from tenure.spark.toml_lines import KeyPath, read_toml
 
 TEXT = '''\
 top = 1 # [not.a.table]

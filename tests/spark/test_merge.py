@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Corrupt, Invalid
-from tenure.spark.sinks.delta import DeltaSink
-from tenure.spark.sinks.delta_marker import LogFiles, log_files
+from tenure.spark.sinks.delta.marker import LogFiles, log_files
+from tenure.spark.sinks.delta.sink import DeltaSink
 from tenure.spark.sinks.merge import Merge
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"

@@ -19,13 +19,13 @@ from tenure.buffer import stat
 from tenure.cli.app import app
 from tenure.errors import Conflict, Invalid, LeaseLost, Overloaded
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.history import last_run
+from tenure.spark.pipeline.describe import described, plan_of
 from tenure.spark.pipeline.outputs import Outputs
-from tenure.spark.pipeline.record import Run
+from tenure.spark.pipeline.run import Run
+from tenure.spark.pipeline.run_history import last_run
 from tenure.spark.pipeline.running import backfill_pipeline
 from tenure.spark.pipeline.stages import empty_range
-from tenure.spark.pipeline.words import described, plan_of
-from tenure.spark.sinks.file_table import files
+from tenure.spark.sinks.files.table import files
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, LOCAL, PIPELINE, SCHEMA, SECOND, order, ran, rows, set_up, written
 
@@ -146,7 +146,7 @@ def test_a_range_costs_the_quarantine_one_file_and_none_where_nothing_was_set_as
 def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
     file = written(home, filled(SECOND))
     write = FileTable.write
@@ -172,7 +172,7 @@ def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
 def test_a_run_says_what_it_waits_for_and_goes_on(
     spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
     file = written(home, filled(FIRST))
     write, refusals = FileTable.write, ["again", "again"]

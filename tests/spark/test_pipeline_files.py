@@ -9,7 +9,7 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.spark.pipeline import read_pipeline, validate_pipeline
-from tenure.spark.pipeline.words import described
+from tenure.spark.pipeline.describe import described
 
 SOUND = """\
 [pipeline]

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from tenure.buffer import Collector, Lag, verify
 from tenure.buffer.blocking import Consumer
-from tenure.buffer.file_store import FileStore
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
+from tenure.buffer.store.file import FileStore
 from tenure.cli.app import app
 from tenure.client.client import Client
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
-from tenure.spark.pipeline.noting import Noting
 from tenure.spark.pipeline.outputs import Figures
 from tenure.spark.pipeline.progress import Look, ahead_in
-from tenure.spark.pipeline.record import Run
+from tenure.spark.pipeline.run import Run
+from tenure.spark.pipeline.run_history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
+from tenure.spark.pipeline.run_note import Noting
 from tenure.spark.pipeline.streamed import _teller
 from tenure.spark.pipeline.topics import topic_lag
 from tests.buffer.support import QUICK

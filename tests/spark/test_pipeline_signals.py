@@ -12,9 +12,9 @@ import pytest
 
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.spark.pipeline.history import last_run
-from tenure.spark.pipeline.record import Run
-from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.pipeline.run import Run
+from tenure.spark.pipeline.run_history import last_run
+from tenure.spark.sinks.files.table import FileTable
 from tests.spark.command import running
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, PIPELINE, order, ran, rows, set_up, written

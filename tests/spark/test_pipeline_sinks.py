@@ -84,7 +84,7 @@ def test_a_pipeline_into_delta(spark: SparkSession, home: Path, filled: Filled, 
 
 @pytest.mark.full
 def test_a_pipeline_into_a_small_iceberg_table(spark: SparkSession, home: Path, filled: Filled) -> None:
-    from tenure.spark.sinks.small_iceberg import SmallIceberg
+    from tenure.spark.sinks.iceberg.small import SmallIceberg
 
     sink = 'kind = "small_iceberg"\ntable = "db.orders"\nwarehouse = "warehouse"\n'
     file = written(home, filled(FIRST, SECOND), into(sink))

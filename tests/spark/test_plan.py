@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from tenure.buffer import Collector, Descriptor, quarantine, verify
-from tenure.buffer.cuts import Cuts
-from tenure.buffer.manifest import FORMAT, Cut, encode
-from tenure.buffer.naming import plan_key
+from tenure.buffer.manifest.format import FORMAT, Cut, encode
+from tenure.buffer.manifest.keys import plan_key
+from tenure.buffer.manifest.range_plans import Cuts
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
-from tenure.spark.plan import Limits, Plan, balanced
+from tenure.spark.jobs.plan import Limits, Plan, balanced
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.buffer.support import QUICK, produced, quick
 

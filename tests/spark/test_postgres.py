@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, Overloaded
-from tenure.spark.sinks.postgres import PostgresSink
-from tenure.spark.sinks.postgres_staging import Staging
+from tenure.spark.sinks.postgres.sink import PostgresSink
+from tenure.spark.sinks.postgres.staging import Staging
 from tests.spark.pg import PASSWORD, running_postgres
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenure.buffer import Descriptor
-from tenure.spark.plan import Planned
-from tenure.spark.reader_parts import parts_of
-from tenure.spark.reader_settings import ReaderSettings
+from tenure.spark.jobs.plan import Planned
+from tenure.spark.reader.parts import parts_of
+from tenure.spark.reader.settings import ReaderSettings
 
 MIB = 1 << 20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
 from tenure.spark.sinks.refusals import _refusal
 

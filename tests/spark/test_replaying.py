@@ -8,8 +8,8 @@ import pytest
 
 from tenure.buffer import Collector, Consumer, groups, quarantine
 from tenure.errors import Conflict, Invalid
-from tenure.spark.plan import Limits, Planned
-from tenure.spark.replaying import Replay, retained
+from tenure.spark.jobs.backfill import Replay, retained
+from tenure.spark.jobs.plan import Limits, Planned
 from tenure.testing.simstore import SimStore
 from tests.buffer.support import QUICK, produced
 

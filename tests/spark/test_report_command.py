@@ -14,12 +14,12 @@ from pyspark.errors import AnalysisException
 from typer.testing import CliRunner, Result
 
 from tenure.buffer import Producer
-from tenure.cli import compact as compact_command
-from tenure.cli import report as report_command
-from tenure.cli import spark as spark_command
 from tenure.cli.guard import sentence_of
 from tenure.cli.main import EMPTY, PROBLEM, USAGE
-from tenure.cli.spark_options import moment_ms
+from tenure.cli.spark import compact as compact_command
+from tenure.cli.spark import report as report_command
+from tenure.cli.spark import spark as spark_command
+from tenure.cli.spark.options import moment_ms
 from tenure.errors import Invalid
 from tests.buffer.support import QUICK
 

@@ -16,8 +16,8 @@ import pytest
 from tenure.buffer import Producer, stat
 from tenure.errors import Invalid, NotFound
 from tenure.export.rows import Exported, gap
-from tenure.spark.compacting import Compacted, compact
-from tenure.spark.plan import Limits
+from tenure.spark.jobs.compact_buffer import Compacted, compact
+from tenure.spark.jobs.plan import Limits
 from tenure.spark.report import source
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
@@ -25,7 +25,7 @@ from tenure.spark.report.parsing import parsed_entries
 from tenure.spark.report.source import find_events
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
-from tenure.spark.sinks.file_table import files
+from tenure.spark.sinks.files.table import files
 from tenure.testing import ManualClock
 from tests.buffer.support import QUICK
 from tests.spark.conftest import Filled
@@ -326,7 +326,7 @@ def test_compacting_that_died_in_the_middle_goes_on_with_each_entry_once(
     def compacted() -> Compacted:
         return compact(spark, url, home, limits=Limits(batches_max=2))
 
-    for call in ("tenure.spark.sinks.file_log:FileLog.append", "tenure.spark.plan:Plan.ack_through"):
+    for call in ("tenure.spark.sinks.files.log:FileLog.append", "tenure.spark.jobs.plan:Plan.ack_through"):
         with acting_before(call, die), pytest.raises(Died):
             compacted()
     done = compacted()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tenure.errors import Closed, Conflict, Corrupt, Denied, Indeterminate, Invalid, LeaseLost, Overloaded, TenureError
-from tenure.spark.retrying import Retrying, Stopped, Waiting
+from tenure.spark.jobs.retrying import Retrying, Stopped, Waiting
 from tenure.testing import ManualClock
 
 BUSY = Overloaded("the table is busy", code="table_busy", table="t")

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from tenure.errors import Invalid
-from tenure.spark import session
-from tenure.spark.interpreter import interpreter
-from tenure.spark.java import Java, find_java, launcher
-from tenure.spark.scripts import kept_script
-from tenure.spark.session import open_session
+from tenure.spark.session import session
+from tenure.spark.session.interpreter import interpreter
+from tenure.spark.session.java import Java, find_java, launcher
+from tenure.spark.session.jvm_start import explained
+from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.session import open_session
 from tenure.spark.sinks.protocol import Needs
-from tenure.spark.starting import explained
 
 REPORTS = """\
 import os, sys
-from tenure.spark.session import open_session
+from tenure.spark.session.session import open_session
 spark = open_session("test", master="local[1]", conf={"spark.driver.memory": "1g"})
 print(spark.range(10).count(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("JAVA_HOME"))
 spark.stop()
 """
 ON_THE_WHEEL = """\
-import shutil, tenure.spark.java as java
+import shutil, tenure.spark.session.java as java
 java.find_java.__kwdefaults__["machine_homes"] = java.Path("/nowhere")
 shutil.which = lambda *_, **__: None
 assert java.find_java().from_wheel

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.buffer.batch import Descriptor
+from tenure.buffer.batch.format import Descriptor
 from tenure.errors import Invalid
-from tenure.spark.reader_jvm import _keys
-from tenure.spark.slots import Slots
+from tenure.spark.reader.jvm import _keys
+from tenure.spark.reader.perfect_hash import Slots
 
 TWINS = ("01KFK08XHZTDNPP9ZJDFZC0SWN.parquet", "01KC9VETQQM12WB7RQMX1K4V44.parquet")  # of one CRC-32
 

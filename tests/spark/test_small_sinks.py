@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Invalid
-from tenure.spark.ingesting import ingest
-from tenure.spark.replaying import backfill
-from tenure.spark.sinks.collected import collected
-from tenure.spark.sinks.small_delta import SmallDelta
-from tenure.spark.sinks.small_iceberg import SmallIceberg
+from tenure.spark.jobs.backfill import backfill
+from tenure.spark.jobs.ingest import ingest
+from tenure.spark.sinks.delta.small import SmallDelta
+from tenure.spark.sinks.iceberg.small import SmallIceberg
+from tenure.spark.sinks.to_driver import collected
 from tests.spark.conftest import Filled
 
 if TYPE_CHECKING:

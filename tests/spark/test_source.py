@@ -17,11 +17,11 @@ import pytest
 
 from tenure.buffer import inspect
 from tenure.buffer.blocking import Consumer
-from tenure.buffer.sinks import Commit
-from tenure.spark.formats import register
-from tenure.spark.offsets import StreamRange, offsets_of
+from tenure.buffer.ingest.sink import Commit
+from tenure.spark.jobs.streaming import write_stream
 from tenure.spark.sinks.protocol import Needs
-from tenure.spark.streaming import write_stream
+from tenure.spark.stream.formats import register
+from tenure.spark.stream.offsets import StreamRange, offsets_of
 from tests.spark.conftest import Filled
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tenure.errors import Corrupt, Invalid, NotFound
-from tenure.spark.formats import need_streams
-from tenure.spark.offsets import Offset, StreamRange, checkpoint_store_url, offsets_of, parse_offsets
-from tenure.spark.plan import Limits
-from tenure.spark.source_options import Budget, SourceOptions
-from tenure.spark.streaming import write_stream
+from tenure.spark.jobs.plan import Limits
+from tenure.spark.jobs.streaming import write_stream
+from tenure.spark.stream.formats import need_streams
+from tenure.spark.stream.offsets import Offset, StreamRange, checkpoint_store_url, offsets_of, parse_offsets
+from tenure.spark.stream.options import Budget, SourceOptions
 
 URL = "file:///somewhere"
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'

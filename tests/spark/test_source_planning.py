@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType
 
 from tenure.buffer import inspect
-from tenure.buffer.collector import Collector
-from tenure.buffer.groups import drop_group
-from tenure.buffer.quarantine import quarantine
+from tenure.buffer.collecting.collector import Collector
+from tenure.buffer.collecting.quarantine import quarantine
+from tenure.buffer.manifest.groups import drop_group
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
-from tenure.spark.source import BufferSource, BufferStreamReader
+from tenure.spark.stream.source import BufferSource, BufferStreamReader
 from tests.buffer.support import quick
 from tests.spark.conftest import Filled
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tenure.client.encode import RecordText
+from tenure.client.plan.encode import RecordText
 from tenure.errors import Corrupt, Invalid
 from tenure.spark.topic.chunks import chunked, decode_chunk, encode_chunk, staged_files
 from tenure.spark.topic.record import (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.client.client import Client
 from tenure.errors import Conflict, Invalid, Overloaded
-from tenure.spark.formats import register
+from tenure.spark.stream.formats import register
 from tenure.spark.topic.sink import TopicSink
 from tests.http.serving import Running, serving
 from tests.spark.topic_driver import numbers_in

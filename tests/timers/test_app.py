@@ -23,10 +23,10 @@ from tenure.testing import AppTester, ManualClock
 from tenure.timers import Held, Timers
 from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.middleware import CallNext, Put, PutNext
+from tenure.worker.observing.telemetry import Telemetry
+from tenure.worker.runtime.worker import Worker
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.telemetry import Telemetry
 from tenure.worker.verdict import Verdict
-from tenure.worker.worker import Worker
 
 PATIENCE_S = 30.0
 

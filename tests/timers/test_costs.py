@@ -14,8 +14,8 @@ import pytest
 from faststream_redis_timers import TimersBroker as OtherBroker
 from redis.asyncio import Redis
 
+from tenure.faststream import TimersBroker
 from tenure.timers import NewTimer, Timers, TimersSettings
-from tenure.timers.faststream import TimersBroker
 
 COUNT = 2_000
 DAY = timedelta(days=1)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenure.errors import Invalid
-from tenure.timers.faststream.envelope import packed, unpacked
-from tenure.timers.faststream.message import TimerMessage, parse_timer
+from tenure.faststream.envelope import packed, unpacked
+from tenure.faststream.message import TimerMessage, parse_timer
 
 
 @pytest.mark.parametrize(

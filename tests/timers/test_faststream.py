@@ -15,10 +15,10 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 
 from tenure import Conflict, Fixed, Invalid
+from tenure.faststream import TimersBroker, TimersRouter, TimerStreamMessage
 from tenure.testing import ManualClock
 from tenure.testing.fake_timers import FakeTimers
 from tenure.timers import Timers
-from tenure.timers.faststream import TimersBroker, TimersRouter, TimerStreamMessage
 
 PATIENCE_S = 30.0
 Delivered = Annotated[TimerStreamMessage, Context("message")]

@@ -11,7 +11,7 @@ from faststream.exceptions import RejectMessage
 from faststream.specification.asyncapi import AsyncAPI
 from pydantic import BaseModel, ValidationError
 
-from tenure.timers.faststream import (
+from tenure.faststream import (
     TestTimersBroker,
     TimersBroker,
     TimersRoute,

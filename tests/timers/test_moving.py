@@ -12,8 +12,8 @@ from faststream import Context
 from faststream_redis_timers import TimersBroker as OtherBroker
 from redis.asyncio import Redis
 
+from tenure.faststream import TimersBroker, TimerStreamMessage, move
 from tenure.timers import Timers
-from tenure.timers.faststream import TimersBroker, TimerStreamMessage, move
 
 PATIENCE_S = 30.0
 Delivered = Annotated[TimerStreamMessage, Context("message")]

@@ -13,9 +13,9 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
 from tenure.contract.repeat import Repeat
+from tenure.faststream import TimersBroker
 from tenure.timers import Timers, TimersSettings
 from tenure.timers.calling import Caller
-from tenure.timers.faststream import TimersBroker
 from tenure.timers.outage import Outage
 from tenure.timers.scripts import Keys
 from tenure.timers.wire import Command, NoAnswer, NotSent, client_of

@@ -22,7 +22,7 @@ import tenure
 from tenure import App, Exponential
 from tenure.testing import AppTester
 from tenure.timers import Scheduled, Timers
-from tenure.timers.faststream import TestTimersBroker, TimersBroker, TimersRoute, TimersRouter, TimerStreamMessage
+from tenure.faststream import TestTimersBroker, TimersBroker, TimersRoute, TimersRouter, TimerStreamMessage
 
 
 class Note(msgspec.Struct):

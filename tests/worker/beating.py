@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from tenure.errors import Overloaded
 from tenure.testing import ManualClock, ManualTiming
-from tenure.worker.extender import Extender
-from tenure.worker.heartbeat import Heartbeat
-from tenure.worker.job import HeldJob
-from tenure.worker.metrics import QueueStats
+from tenure.worker.backends.backend import Side
+from tenure.worker.observing.metrics import QueueStats
+from tenure.worker.runtime.extender import Extender
+from tenure.worker.runtime.heartbeat import Heartbeat
+from tenure.worker.runtime.job import HeldJob
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.side import Side
 from tests.worker.flowing import turns
 
 __all__ = ["LEASE_MS", "Beating", "Keeper", "beating"]

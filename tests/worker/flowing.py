@@ -10,15 +10,15 @@ from typing import Any
 from tenure import Broker
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
-from tenure.client.wire import AsyncStream, AsyncWire, Request, Response
+from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire
-from tenure.worker.executors import LoopPlaces, Places
-from tenure.worker.link import Link
-from tenure.worker.metrics import QueueStats
-from tenure.worker.pace import Slots
-from tenure.worker.queue_side import QueueSide
-from tenure.worker.runner import Runner
+from tenure.worker.backends.queue import QueueSide
+from tenure.worker.observing.metrics import QueueStats
+from tenure.worker.processes.executors import LoopPlaces, Places
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.pace import Slots
+from tenure.worker.runtime.runner import Runner
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.task import Task
 

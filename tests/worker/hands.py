@@ -12,13 +12,13 @@ from tenure.errors import NotFound, TenureError
 from tenure.testing import ManualClock
 from tenure.testing.timing import ManualTiming
 from tenure.worker.app import App
+from tenure.worker.backends.queue import QueueSide
 from tenure.worker.context import Context
-from tenure.worker.handler import Handler
-from tenure.worker.handling import Handling
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
 from tenure.worker.middleware import Middleware
-from tenure.worker.queue_side import QueueSide
+from tenure.worker.runtime.delivery import Handling
+from tenure.worker.runtime.handler import Handler
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
 from tenure.worker.task import Task
 from tenure.worker.verdict import Verdict
 

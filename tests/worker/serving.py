@@ -10,12 +10,12 @@ from typing import Any
 from tenure import Broker
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
-from tenure.client.wire import AsyncStream, Request, Response, WireError
+from tenure.client.transport.wire import AsyncStream, Request, Response, WireError
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire
 from tenure.worker.app import App
+from tenure.worker.runtime.worker import Worker
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.worker import Worker
 from tests.worker.flowing import turns
 
 __all__ = ["MemoryApp", "Serving", "serving"]

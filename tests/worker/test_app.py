@@ -11,7 +11,7 @@ import pytest
 from tenure.client.config import ConfigFields
 from tenure.errors import Conflict, Denied, Invalid
 from tenure.worker.app import App
-from tenure.worker.declare import declare, to_change
+from tenure.worker.backends.declare import declare, to_change
 from tenure.worker.options import TaskOptions
 from tenure.worker.periodic import Tick
 from tests.worker.hands import fresh_app

@@ -12,7 +12,7 @@ from tenure.client.client import Client
 from tenure.errors import Denied
 from tenure.worker.app import App
 from tenure.worker.context import Context
-from tenure.worker.worker import Worker
+from tenure.worker.runtime.worker import Worker
 from tests.http.serving import Running, serving
 
 ADMIN, WORKER, WRITER = "admin-secret", "worker-secret", "writer-secret"

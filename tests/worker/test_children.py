@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tenure.testing import ManualClock, ManualTiming
-from tenure.worker import children as module
-from tenure.worker.children import Children
 from tenure.worker.context import Context
-from tenure.worker.frames import Answer, Begun, Done, FromChild, Run
-from tenure.worker.job import HeldJob
-from tenure.worker.process import ChildDied
+from tenure.worker.processes import children as module
+from tenure.worker.processes.children import Children
+from tenure.worker.processes.frames import Answer, Begun, Done, FromChild, Run
+from tenure.worker.processes.process import ChildDied
+from tenure.worker.runtime.job import HeldJob
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import Nack
 from tests.worker.flowing import turns

@@ -6,16 +6,16 @@ import asyncio
 
 from tenure import AsyncClient
 from tenure.client import Request, Response
-from tenure.client.wire import AsyncStream, AsyncWire
+from tenure.client.transport.wire import AsyncStream, AsyncWire
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
-from tenure.worker.metrics import QueueStats
-from tenure.worker.queue_source import QueueSource
+from tenure.worker.backends.queue_source import QueueSource
+from tenure.worker.observing.metrics import QueueStats
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.source import Feed
+from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.source import Feed
-from tenure.worker.timing import SystemTiming
 
 
 class HeldClaim:

@@ -12,7 +12,7 @@ import pytest
 
 from tenure import App
 from tenure.client.client import AsyncClient, Client
-from tenure.client.wire import AsyncStream, Request, Response
+from tenure.client.transport.wire import AsyncStream, Request, Response
 from tenure.errors import Denied, Indeterminate
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire, ThreadWire

@@ -11,8 +11,8 @@ import pytest
 from tenure.errors import Indeterminate, LeaseLost, Overloaded
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
-from tenure.worker.job import HeldJob
 from tenure.worker.middleware import CallNext, Middleware
+from tenure.worker.runtime.job import HeldJob
 from tenure.worker.task import Task
 from tenure.worker.verdict import ACKED, Ack, AckPolicy, Nack, Reject, Verdict, VerdictKind
 from tests.worker.hands import Bench, fresh_app, gone

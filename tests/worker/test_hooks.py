@@ -15,7 +15,7 @@ from tenure.testing import AppTester, ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire
 from tenure.worker.app import App
 from tenure.worker.hooks import HOOKS_MAX, Hooks, StartupFailed
-from tenure.worker.worker import Worker
+from tenure.worker.runtime.worker import Worker
 from tests.worker.flowing import turns
 from tests.worker.hands import fresh_app
 from tests.worker.serving import HoldingWire, MemoryApp, serving

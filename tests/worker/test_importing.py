@@ -10,7 +10,7 @@ import pytest
 from tenure import App
 from tenure.cli.loading import load_app
 from tenure.errors import Invalid
-from tenure.worker.importing import load
+from tenure.worker.processes.importing import load
 
 
 @pytest.fixture

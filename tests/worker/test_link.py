@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tenure import Denied, Overloaded
-from tenure.worker.link import Ages, Link
+from tenure.worker.runtime.link import Ages, Link
 
 
 def test_an_outage_is_said_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:

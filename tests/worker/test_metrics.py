@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenure import Invalid
-from tenure.worker.metrics import Stats, StatsCollector
-from tenure.worker.status_page import StatusPage
+from tenure.worker.observing.metrics import Stats, StatsCollector
+from tenure.worker.observing.status_page import StatusPage
 from tenure.worker.verdict import VerdictKind
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "watch-your-workers.md"
@@ -26,8 +26,8 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from tenure.errors import Invalid
-from tenure.worker.metrics import Stats
-from tenure.worker.status_page import StatusPage
+from tenure.worker.observing.metrics import Stats
+from tenure.worker.observing.status_page import StatusPage
 try:
     StatusPage(Stats(), None, port=0)
 except Invalid as error:

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tenure.worker.app import App
+from tenure.worker.runtime.worker import Worker
 from tenure.worker.verdict import Nack, Reject
-from tenure.worker.worker import Worker
 from tests.http.serving import Running, serving
 
 PATIENCE_S = 30

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.durations import Rate
-from tenure.worker.pace import Bucket, Lane, Slots
+from tenure.worker.runtime.pace import Bucket, Lane, Slots
 
 
 def starts(bucket: Bucket, until_ms: int) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 
 from tenure import AsyncClient, Broker, Invalid
 from tenure.client.settings import ClientSettings
-from tenure.client.wire import AsyncWire
+from tenure.client.transport.wire import AsyncWire
 from tenure.testing import ManualClock, memory_broker
 from tenure.testing.app import AppTester
 from tenure.testing.wire import AppWire, LossyWire

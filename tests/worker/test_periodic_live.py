@@ -13,8 +13,8 @@ import pytest
 from tenure import AsyncClient
 from tenure.worker.app import App
 from tenure.worker.periodic import PeriodicLoop, Tick
-from tenure.worker.timing import SystemTiming
-from tenure.worker.worker import Worker
+from tenure.worker.runtime.timing import SystemTiming
+from tenure.worker.runtime.worker import Worker
 from tests.acceptance.http.serving import Serve, servings
 
 HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tenure.worker.reason import REASON_BYTES_MAX, bounded, reason_of
+from tenure.worker.observing.reason import REASON_BYTES_MAX, bounded, reason_of
 
 
 def caught(raising: object) -> BaseException:

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from tenure.client.wire import Response
+from tenure.client.transport.wire import Response
 from tenure.worker.app import App
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
-from tenure.worker.executors import LoopPlaces
+from tenure.worker.processes.executors import LoopPlaces
 from tenure.worker.verdict import AckPolicy
 from tests.worker.flowing import flowing, turns
 

@@ -13,13 +13,13 @@ from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire, LossyWire
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
-from tenure.worker.metrics import QueueStats
+from tenure.worker.backends.queue import QueueSide
+from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
-from tenure.worker.queue_side import QueueSide
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.settler import RELEASED, Settler
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.settler import RELEASED, Settler
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
 from tests.worker.flowing import turns
 

@@ -19,14 +19,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tenure import TenureError
 from tenure.worker.app import App
+from tenure.worker.backends.queue import QueueSide
 from tenure.worker.context import Context
-from tenure.worker.handler import Handler
-from tenure.worker.handling import Handling
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
-from tenure.worker.queue_side import QueueSide
-from tenure.worker.telemetry import Telemetry
-from tenure.worker.timing import SystemTiming
+from tenure.worker.observing.telemetry import Telemetry
+from tenure.worker.runtime.delivery import Handling
+from tenure.worker.runtime.handler import Handler
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.verdict import Nack, Verdict, VerdictKind
 from tests.http.serving import Running, serving
 
@@ -38,7 +38,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from tenure.errors import Invalid
-from tenure.worker.telemetry import Telemetry
+from tenure.worker.observing.telemetry import Telemetry
 try:
     Telemetry()
 except Invalid as error:
@@ -236,7 +236,7 @@ def test_without_opentelemetry_it_says_what_to_install():
 
 def test_a_worker_that_uses_neither_looks_for_neither():
     code = (
-        "import sys, tenure.worker.worker, tenure.worker.telemetry\n"
+        "import sys, tenure.worker.runtime.worker, tenure.worker.observing.telemetry\n"
         "print([name for name in ('opentelemetry', 'prometheus_client') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

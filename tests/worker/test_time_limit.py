@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from tenure.testing import ManualClock, ManualTiming
-from tenure.worker.time_limit import TimeLimit
+from tenure.worker.runtime.time_limit import TimeLimit
 
 
 class Limited:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 from tenure.errors import Indeterminate
 from tests.worker.flowing import turns
 from tests.worker.serving import MemoryApp, serving

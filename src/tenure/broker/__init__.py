@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from tenure.broker.answer import Answer
 from tenure.broker.broker import Broker
-from tenure.broker.lifecycle import Lifecycle
-from tenure.broker.metrics import Histogram, Metrics
-from tenure.broker.streams import Subscription, WorkStream
+from tenure.broker.observing.metrics import Histogram, Metrics
+from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
 from tenure.contract.records import Record, Stored
 from tenure.contract.replies import (
@@ -27,8 +26,9 @@ from tenure.contract.replies import (
     TopicInfo,
 )
 from tenure.contract.share import Share
-from tenure.core.matching import Match
+from tenure.core.lifecycle import Lifecycle
 from tenure.core.router import Router
+from tenure.core.tag_match import Match
 from tenure.log.recovery import RecoveryReport
 
 __all__ = [

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tenure.broker.answer import Answer
+from tenure.broker.data_home import Home, open_home
+from tenure.broker.durability.upkeep import Upkeep
 from tenure.broker.engine import Engine
-from tenure.broker.home import Home, open_home
-from tenure.broker.metrics import Metrics
-from tenure.broker.pump import Pump
-from tenure.broker.reading import Reading, ReadWaiter
-from tenure.broker.streams import Subscription, WorkStream
-from tenure.broker.tailing import Pin, mark_time
-from tenure.broker.upkeep import Upkeep
-from tenure.broker.waiting import ClaimWaiter, Waiting
+from tenure.broker.observing.metrics import Metrics
+from tenure.broker.observing.pins import Pin, mark_time
+from tenure.broker.serving.long_reads import Reading, ReadWaiter
+from tenure.broker.serving.loop import Pump
+from tenure.broker.serving.streams import Subscription, WorkStream
+from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
 from tenure.contract.commands import (
     Ack,

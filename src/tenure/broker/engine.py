@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer, Gate
-from tenure.broker.meters import Meters
-from tenure.broker.metrics import Metrics
-from tenure.broker.reader import Reader
-from tenure.broker.tailing import Pin
-from tenure.broker.tally import TALLIES
+from tenure.broker.observing.meters import Meters
+from tenure.broker.observing.metrics import Metrics
+from tenure.broker.observing.pins import Pin
+from tenure.broker.observing.tally import TALLIES
+from tenure.broker.records import Reader
 from tenure.clock import Clock
 from tenure.contract.commands import Command
 from tenure.contract.replies import Redriven
@@ -45,7 +45,7 @@ from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
 from tenure.core.state import State
 from tenure.core.topic import Topic
 from tenure.errors import Closed, Corrupt, Overloaded, TenureError
-from tenure.log.home import Frame, Log, Position
+from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings
 
 __all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]

@@ -4,25 +4,23 @@ Producers keep no state; a manifest of small numbered deltas orders their batche
 data and sequence together. ``docs/design/buffer.md`` says why it is safe.
 """
 
-from tenure.buffer.batch import Batch, Descriptor, Range
-from tenure.buffer.collector import Collected, Collector
-from tenure.buffer.consumer import Consumer
-from tenure.buffer.fetch import FetchHandle
-from tenure.buffer.groups import GroupStat, drop_group, groups
-from tenure.buffer.ingest import Ingest
-from tenure.buffer.ingest_settings import IngestSettings
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Batch, Descriptor, Range
+from tenure.buffer.collecting.collector import Collected, Collector
+from tenure.buffer.collecting.quarantine import Quarantined, quarantine
+from tenure.buffer.collecting.retention import Kept, ask_retention, set_retention
+from tenure.buffer.ingest.delta import ArrowDeltaSink
+from tenure.buffer.ingest.ingest import Ingest
+from tenure.buffer.ingest.settings import IngestSettings
+from tenure.buffer.ingest.sink import Commit, Outcome, Sink, Written
+from tenure.buffer.ingest.sqlite import SqliteSink
 from tenure.buffer.inspect import BufferStat, Finding, dump, entries, stat, verify
-from tenure.buffer.lag import Lag
+from tenure.buffer.manifest.groups import GroupStat, drop_group, groups
 from tenure.buffer.metrics import BufferMetrics
-from tenure.buffer.pending import Position, WriteHandle
-from tenure.buffer.producer import Producer
-from tenure.buffer.quarantine import Quarantined, quarantine
-from tenure.buffer.retention import Kept, ask_retention, set_retention
+from tenure.buffer.reading.consumer import Consumer
+from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.sink_delta import ArrowDeltaSink
-from tenure.buffer.sink_sqlite import SqliteSink
-from tenure.buffer.sinks import Commit, Outcome, Sink, Written
-from tenure.buffer.store import (
+from tenure.buffer.store.interface import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -31,6 +29,8 @@ from tenure.buffer.store import (
     StoreRefused,
     open_store,
 )
+from tenure.buffer.writing.pending import Position, WriteHandle
+from tenure.buffer.writing.producer import Producer
 
 __all__ = [
     "ArrowDeltaSink",

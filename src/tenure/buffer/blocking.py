@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from tenure.buffer import consumer, producer
-from tenure.buffer.batch import Batch, Descriptor
-from tenure.buffer.fetch import FetchHandle
-from tenure.buffer.lag import Lag
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Batch, Descriptor
 from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics
-from tenure.buffer.pending import Position, WriteHandle
+from tenure.buffer.reading import consumer
+from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store import ObjectStore
+from tenure.buffer.store.interface import ObjectStore
+from tenure.buffer.writing import producer
+from tenure.buffer.writing.pending import Position, WriteHandle
 
 __all__ = ["BlockingWriteHandle", "Consumer", "Producer"]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from tenure.buffer import manifest
-from tenure.buffer.batch import Descriptor
-from tenure.buffer.catalog import Catalog
-from tenure.buffer.fetch import FetchHandle
-from tenure.buffer.groups import GroupStat, group_stats
-from tenure.buffer.journal import Journal
-from tenure.buffer.naming import BATCH, CHECKPOINT, DELTA, FREED, MARKER, NOTE, PLAN, RUN
-from tenure.buffer.retention import Kept, kept_for
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Descriptor
+from tenure.buffer.collecting.retention import Kept, kept_for
+from tenure.buffer.manifest import format as manifest
+from tenure.buffer.manifest.catalog import Catalog
+from tenure.buffer.manifest.groups import GroupStat, group_stats
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, FREED, MARKER, NOTE, PLAN, RUN
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store import ObjectInfo, ObjectStore
+from tenure.buffer.store.interface import ObjectInfo, ObjectStore
 from tenure.errors import Corrupt
 
 __all__ = ["BufferStat", "Finding", "buffer_id", "dump", "entries", "stat", "verify"]

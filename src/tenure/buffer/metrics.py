@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.buffer.store import Bytes, ObjectInfo, ObjectStore
+from tenure.buffer.store.interface import Bytes, ObjectInfo, ObjectStore
 
 __all__ = ["BufferMetrics", "Metered"]
 

@@ -12,23 +12,23 @@ import typer
 
 from tenure import __version__
 from tenure.cli import screen
-from tenure.cli.buffer import buffer
-from tenure.cli.claim import claim
-from tenure.cli.compact import compact
-from tenure.cli.dead import dead
-from tenure.cli.export import export
-from tenure.cli.inspect import inspect
+from tenure.cli.buffer.buffer import buffer
+from tenure.cli.commands.claim import claim
+from tenure.cli.commands.dead import dead
+from tenure.cli.commands.export import export
+from tenure.cli.commands.inspect import inspect
+from tenure.cli.commands.put import put
+from tenure.cli.commands.queue import queue
+from tenure.cli.commands.settle import ack, extend, nack
+from tenure.cli.commands.tail import tail
+from tenure.cli.commands.top import top
+from tenure.cli.commands.topics import topics
+from tenure.cli.commands.worker import worker
 from tenure.cli.options import AsJson, Directory
-from tenure.cli.pipeline import pipeline
-from tenure.cli.put import put
-from tenure.cli.queue import queue
-from tenure.cli.report import report
-from tenure.cli.settle import ack, extend, nack
-from tenure.cli.spark import spark
-from tenure.cli.tail import tail
-from tenure.cli.top import top
-from tenure.cli.topics import topics
-from tenure.cli.worker import worker
+from tenure.cli.pipeline.pipeline import pipeline
+from tenure.cli.spark.compact import compact
+from tenure.cli.spark.report import report
+from tenure.cli.spark.spark import spark
 
 __all__ = ["app"]
 
@@ -68,7 +68,7 @@ def _tour(
     ] = None,
 ) -> None:
     """Show the engine at work: a worker killed with SIGKILL, the recovery, leases, dead letters. Takes seconds."""
-    from tenure.cli import tour
+    from tenure.cli.tour import tour
 
     raise typer.Exit(tour.run(spark))
 
@@ -97,7 +97,7 @@ def _serve(
     sets: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")] = None,
 ) -> None:
     """Serve the /v0 API over HTTP until SIGTERM. Keys come from TENURE_API_KEYS or a keys file, never from a flag."""
-    from tenure.cli import serve
+    from tenure.cli.commands import serve
 
     paths = {"data": data, "keys_file": keys_file, "tls_cert": tls_cert, "tls_key": tls_key}
     flags = {name: str(path) if path is not None else None for name, path in paths.items()} | {
@@ -126,7 +126,7 @@ app.command()(top)
 @app.command("verify")
 def _verify(directory: Directory, as_json: AsJson = False) -> None:
     """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
-    from tenure.cli import salvage
+    from tenure.cli.commands import salvage
 
     raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
 
@@ -141,6 +141,6 @@ def _salvage(
 
     The damaged directory is not changed. No process may have it open.
     """
-    from tenure.cli import salvage
+    from tenure.cli.commands import salvage
 
     raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))

@@ -32,7 +32,7 @@ def load_app(spec: str) -> App:
     """The app that ``MODULE:APP`` names; ``MODULE`` alone means its ``app``. Raises Invalid where it cannot be found,
     Unloadable where the module itself fails.
     """
-    from tenure.worker.importing import app_in
+    from tenure.worker.processes.importing import app_in
 
     name, _, attribute = spec.partition(":")
     return app_in(_imported(name, spec), attribute)

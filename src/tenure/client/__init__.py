@@ -1,14 +1,13 @@
 """Clients: `Client` for plain code, `AsyncClient` for an event loop; the same calls on both."""
 
-from tenure.client.acker import Acker, Leased
-from tenure.client.blocking_producer import Producer
+from tenure.client.batching.acker import Acker, Leased
+from tenure.client.batching.blocking_producer import Producer
+from tenure.client.batching.producer import AsyncProducer
+from tenure.client.batching.settings import AckerOptions, ProducerOptions
 from tenure.client.client import AsyncClient, Client
 from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields
-from tenure.client.feed import AsyncFeed, Feed
-from tenure.client.gather_settings import AckerOptions, ProducerOptions
-from tenure.client.held_job import HeldJob
-from tenure.client.lease import AsyncLease, Lease
-from tenure.client.producer import AsyncProducer
+from tenure.client.lease.held_job import HeldJob
+from tenure.client.lease.lease import AsyncLease, Lease
 from tenure.client.queue import AsyncQueue, Queue
 from tenure.client.replies import (
     CaughtUp,
@@ -43,8 +42,9 @@ from tenure.client.replies import (
     TopicPage,
 )
 from tenure.client.settings import ClientSettings
-from tenure.client.watch import WatchEvent
-from tenure.client.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
+from tenure.client.streams.feed import AsyncFeed, Feed
+from tenure.client.streams.watch import WatchEvent
+from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
 
 __all__ = [
     "Acker",

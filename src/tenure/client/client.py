@@ -6,7 +6,9 @@ import ssl
 from abc import abstractmethod
 from typing import Any, Generic, TypeVar, Unpack, overload
 
-from tenure.client.blocking_producer import Producer
+from tenure.client.batching.blocking_producer import Producer
+from tenure.client.batching.producer import AsyncProducer
+from tenure.client.batching.settings import ProducerOptions
 from tenure.client.calls import inspect as _inspect
 from tenure.client.calls import queues as _queues
 from tenure.client.calls import records as _records
@@ -15,14 +17,12 @@ from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
-from tenure.client.core import Core
-from tenure.client.feed import Feeding
-from tenure.client.gather_settings import ProducerOptions
-from tenure.client.handle import Call, Handle
-from tenure.client.producer import AsyncProducer
+from tenure.client.plan.handle import Call, Handle
+from tenure.client.plan.session import Core
 from tenure.client.queue import AsyncQueue, Named, Queue
 from tenure.client.settings import ClientSettings
-from tenure.client.wire import AsyncWire, Wire
+from tenure.client.streams.feed import Feeding
+from tenure.client.transport.wire import AsyncWire, Wire
 from tenure.endpoint import endpoint_of
 
 __all__ = ["AsyncClient", "Calls", "Client"]
@@ -160,7 +160,7 @@ class Client(Calls[Wire], Closing, awaits=False):
 
     @staticmethod
     def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> Wire:
-        from tenure.client.blocking_wire import Urllib3Wire
+        from tenure.client.transport.blocking import Urllib3Wire
 
         return Urllib3Wire(url, key=key, settings=settings, tls=tls)
 
@@ -188,7 +188,7 @@ class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
 
     @staticmethod
     def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> AsyncWire:
-        from tenure.client.async_wire import AiohttpWire
+        from tenure.client.transport.aio import AiohttpWire
 
         return AiohttpWire(url, key=key, settings=settings, tls=tls)
 

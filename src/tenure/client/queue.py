@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tenure.client.calls import queues, records, topics
 from tenure.client.config import PatchFields, careful_queue
-from tenure.client.core import Core
-from tenure.client.drive import drive, drive_async
-from tenure.client.encode import json_text
-from tenure.client.handle import Call, Handle, Method
-from tenure.client.lease import AsyncLease, Lease
-from tenure.client.leased import Leased
-from tenure.client.plan import Plan
+from tenure.client.lease.lease import AsyncLease, Lease
+from tenure.client.lease.plans import Leased
+from tenure.client.plan.drive import drive, drive_async
+from tenure.client.plan.encode import json_text
+from tenure.client.plan.handle import Call, Handle, Method
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
 from tenure.client.replies import PutTopic
-from tenure.client.wire import AsyncWire, Wire
+from tenure.client.transport.wire import AsyncWire, Wire
 from tenure.contract.records import Record
 from tenure.core.names import check_topic_name
 from tenure.errors import Invalid

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tenure.core import queue as limits
+from tenure.core.frame_index import Piece
 from tenure.core.lease import Lease, weight_bytes
-from tenure.core.piece import Piece
 from tenure.core.queue import NEVER, Queue
 from tenure.core.ranges import each
 from tenure.core.state import State

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from tenure.core.matching import Match, parse_match
+from tenure.core.tag_match import Match, parse_match
 
 __all__ = ["Router", "find_cycle"]
 

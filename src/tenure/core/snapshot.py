@@ -15,11 +15,11 @@ from operator import itemgetter
 import msgspec
 from pyroaring import BitMap64
 
+from tenure.core.client_marks import ClientMarks
 from tenure.core.config import TopicConfig, shared
+from tenure.core.frame_index import Piece, make_piece
 from tenure.core.idempotency import KeyWindow
 from tenure.core.lease import Delivery, Lease
-from tenure.core.marks import ClientMarks
-from tenure.core.piece import Piece, make_piece
 from tenure.core.queue import IDLE, Queue
 from tenure.core.ranges import count, each, to_runs
 from tenure.core.router import Router

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
-from tenure.core.piece import Piece, cut
+from tenure.core.frame_index import Piece, cut
 from tenure.core.ranges import first_absent
 
 if TYPE_CHECKING:
+    from tenure.core.client_marks import ClientMarks
     from tenure.core.config import TopicConfig
     from tenure.core.idempotency import KeyWindow
-    from tenure.core.marks import ClientMarks
     from tenure.core.queue import Queue
     from tenure.core.tags import TagIndex
 

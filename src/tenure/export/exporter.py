@@ -23,7 +23,7 @@ from tenure.export.place import Place
 from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
-from tenure.log.home import Position
+from tenure.log.interface import Position
 
 __all__ = ["Exporter", "Outlet", "Progress", "directory_of"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tenure.broker.lifecycle import expired, translate
 from tenure.core.events import (
     Acked,
     Appended,
@@ -29,11 +28,12 @@ from tenure.core.events import (
     decode,
 )
 from tenure.core.fold import fold
+from tenure.core.lifecycle import expired, translate
 from tenure.core.state import State
 from tenure.export.place import Place, first_position
 from tenure.export.rows import TRIMMED_N, encode_row, gap
 from tenure.log.disk import Disk
-from tenure.log.home import Position
+from tenure.log.interface import Position
 from tenure.log.tail import TailBatch, Tailer, TailGap
 
 __all__ = ["Follower", "Step"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tenure.log.disk import Disk
-from tenure.log.home import Position
+from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES, list_heads
 
 __all__ = ["Place", "first_position"]

@@ -21,7 +21,7 @@ from tenure.export.place import Place, first_position
 from tenure.export.rows import gap, history_n
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
-from tenure.log.home import Position, UnknownPosition
+from tenure.log.interface import Position, UnknownPosition
 from tenure.log.recovery import locate
 from tenure.log.segment import list_heads
 

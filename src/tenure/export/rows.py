@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.broker.lifecycle import Lifecycle
+from tenure.core.lifecycle import Lifecycle
 
 __all__ = ["TRIMMED_N", "Exported", "decode_row", "encode_row", "gap", "history_n"]
 

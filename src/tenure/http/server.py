@@ -8,11 +8,11 @@ import socket
 import ssl
 from pathlib import Path
 
-from tenure.http.app import App
-from tenure.http.connections import Connections, over_cap_max
-from tenure.http.limits import WireLimits
-from tenure.http.listener import Listener
-from tenure.http.message import Admit
+from tenure.http.api.app import App
+from tenure.http.wire.connections import Connections, over_cap_max
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.listener import Listener
+from tenure.http.wire.message import Admit
 
 __all__ = ["Server", "bind", "serve", "tls_context"]
 

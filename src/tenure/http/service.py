@@ -19,25 +19,25 @@ from typing import Any
 import msgspec
 
 from tenure.broker.broker import Broker
-from tenure.broker.opening import Replay, open_watched
+from tenure.broker.open import Replay, open_watched
 from tenure.clock import Clock, OffsetClock, SystemClock
 from tenure.errors import Closed, Invalid
 from tenure.export.supervisor import Supervisor, child_arguments
-from tenure.http import openapi
-from tenure.http.app import App, Call, Route
-from tenure.http.auth import Gatekeeper
-from tenure.http.context import Context
+from tenure.http.api import openapi
+from tenure.http.api.app import App, Call, Route
+from tenure.http.api.auth import Gatekeeper
+from tenure.http.api.context import Context
+from tenure.http.api.hosts import HostCheck, is_loopback
+from tenure.http.api.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
+from tenure.http.api.logs import log_request
+from tenure.http.api.prometheus import Exposition, Traffic
+from tenure.http.api.shares import Shares
 from tenure.http.exposure import exposed
-from tenure.http.hosts import HostCheck, is_loopback
-from tenure.http.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
-from tenure.http.logs import log_request
 from tenure.http.memory import MemoryKeeper
-from tenure.http.message import Request
-from tenure.http.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
-from tenure.http.shares import Shares
+from tenure.http.wire.message import Request
 
 __all__ = ["Service", "load_keys"]
 

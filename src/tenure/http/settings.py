@@ -20,8 +20,8 @@ from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
 from tenure.extras import needs_extra
-from tenure.http.hosts import host_of, is_loopback
-from tenure.http.limits import WireLimits
+from tenure.http.api.hosts import host_of, is_loopback
+from tenure.http.wire.limits import WireLimits
 from tenure.settings import Settings
 
 __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
@@ -202,7 +202,7 @@ def _check_events(url: str) -> None:
     """A buffer that another process can open. Raises Invalid for any other."""
     if find_spec("pyarrow") is None or find_spec("obstore") is None:
         raise needs_extra("--events needs the buffer", "buffer")
-    from tenure.buffer.store import open_store
+    from tenure.buffer.store.interface import open_store
 
     open_store(url)
     if url.startswith("memory:"):

@@ -1,12 +1,12 @@
 """The log: batches of frames in segment files, durable when it says so, whole or refused after a crash.
 
-Start with :mod:`~tenure.log.home` for the contract, then :mod:`~tenure.log.log` for how it is kept on a disk.
+Start with :mod:`~tenure.log.interface` for the contract, then :mod:`~tenure.log.log` for how it is kept on a disk.
 """
 
 from __future__ import annotations
 
 from tenure.log.disk import Disk, PosixDisk
-from tenure.log.home import Entry, Frame, Log, Position, SegmentInfo, Sync, UnknownPosition
+from tenure.log.interface import Entry, Frame, Log, Position, SegmentInfo, Sync, UnknownPosition
 from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
 

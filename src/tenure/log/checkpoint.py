@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from tenure.errors import Corrupt, Overloaded
 from tenure.log.disk import Disk, write_whole
-from tenure.log.home import Position
+from tenure.log.interface import Position
 
 __all__ = ["exists", "load", "save"]
 

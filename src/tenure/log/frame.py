@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tenure.log.home import Entry
+from tenure.log.interface import Entry
 
 __all__ = [
     "FIRST",

@@ -1,4 +1,4 @@
-"""The log on a disk: what :class:`~tenure.log.home.Log` promises, in segment files.
+"""The log on a disk: what :class:`~tenure.log.interface.Log` promises, in segment files.
 
 Writing is in :mod:`~tenure.log.writer`, what a restart does in :mod:`~tenure.log.recovery` and
 :mod:`~tenure.log.opening`; here they become one log with a beginning and an end.
@@ -13,12 +13,12 @@ from contextlib import suppress
 from tenure.errors import Invalid, Overloaded
 from tenure.log.disk import Disk
 from tenure.log.frame import KIND_DROPPED, KIND_EPOCH
-from tenure.log.home import Frame, Position, SegmentInfo, UnknownPosition
+from tenure.log.interface import Frame, Position, SegmentInfo, UnknownPosition
 from tenure.log.opening import cannot, check_declared, clear_leftovers, load_or_create, repair
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
-from tenure.log.syncing import Removal
+from tenure.log.sync import Removal
 from tenure.log.unpublished import clear_spares
 from tenure.log.writer import OFFSET_MAX, SegmentWriter
 
@@ -29,7 +29,7 @@ HANDLES_MAX = 64
 
 
 class FileLog(SegmentWriter):
-    """A :class:`~tenure.log.home.Log` in segment files on a :class:`~tenure.log.disk.Disk`.
+    """A :class:`~tenure.log.interface.Log` in segment files on a :class:`~tenure.log.disk.Disk`.
 
     >>> from tenure.log import FileLog
     >>> from tenure.testing import SimDisk

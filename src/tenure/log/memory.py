@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tenure.errors import Closed, Invalid, NotFound, TenureError
 from tenure.log.frame import HEADER_BYTES
-from tenure.log.home import Entry, Frame, Position, SegmentInfo, Sync, UnknownPosition
+from tenure.log.interface import Entry, Frame, Position, SegmentInfo, Sync, UnknownPosition
 from tenure.log.segment import HEAD_BYTES
 
 __all__ = ["MemoryLog"]
@@ -38,7 +38,7 @@ class _MemorySync:
 
 
 class MemoryLog:
-    """A :class:`~tenure.log.home.Log` without files.
+    """A :class:`~tenure.log.interface.Log` without files.
 
     >>> from tenure.log import MemoryLog
     >>> log = MemoryLog()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tenure.log.disk import Disk, File
 from tenure.log.frame import HEADER_BYTES, LAST, Read, checksum, find_frames, nonzero_end, unpack_header
-from tenure.log.home import Frame, Position, UnknownPosition
+from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
 from tenure.log.segment import HEAD_BYTES, Head, damage, segment_name
 from tenure.log.walk import Walk

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tenure.log.disk import Disk, PosixDisk
-from tenure.log.home import Frame, Position, UnknownPosition
+from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
 from tenure.log.recovery import locate
 from tenure.log.segment import HEAD_BYTES, Head, damage, read_head, segment_name, segment_numbers

@@ -12,7 +12,7 @@ import re
 from tenure.errors import Corrupt
 from tenure.log.disk import Disk, write_whole
 from tenure.log.frame import CHUNK_BYTES
-from tenure.log.home import Position
+from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, parse_head, segment_name
 from tenure.log.spares import unpublished_name
 from tenure.log.walk import Walk

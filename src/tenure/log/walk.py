@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from tenure.log.disk import File
 from tenure.log.frame import CHUNK_BYTES, FIRST, HEADER_BYTES, KIND_DROPPED, KIND_FIRST, LAST, unpack_header
-from tenure.log.home import Frame, Position
+from tenure.log.interface import Frame, Position
 
 __all__ = ["Reads", "Walk"]
 

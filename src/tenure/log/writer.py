@@ -2,7 +2,7 @@
 
 ``append`` only charges room and remembers; headers and checksums are built in ``write``, in one loop and one pwrite for
 the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll goes on in a file that was allocated
-ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.syncing`).
+ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.sync`).
 
 Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
 allocated ahead, as many as acks may need and one for reclaiming space: an ordinary append must leave them all, an
@@ -24,12 +24,12 @@ from typing import NoReturn
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import HEADER_BYTES, KIND_SEAL, encode_batch
-from tenure.log.home import Entry, Sync
+from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spares import Spare, Spares
-from tenure.log.syncing import FileSync, Removal, Roll, SyncGate
+from tenure.log.sync import FileSync, Removal, Roll, SyncGate
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
 

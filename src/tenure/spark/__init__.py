@@ -10,64 +10,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tenure.spark.compacting import Compacted, compact
     from tenure.spark.decode import decoded, read_schema
-    from tenure.spark.formats import register
-    from tenure.spark.ingesting import follow, ingest
-    from tenure.spark.mover import Done, Summary
-    from tenure.spark.plan import Limits, Planned
-    from tenure.spark.reader_settings import ReaderSettings
-    from tenure.spark.replaying import backfill
+    from tenure.spark.jobs.backfill import backfill
+    from tenure.spark.jobs.compact_buffer import Compacted, compact
+    from tenure.spark.jobs.compact_table import CompactedTable, compact_table
+    from tenure.spark.jobs.ingest import follow, ingest
+    from tenure.spark.jobs.plan import Limits, Planned
+    from tenure.spark.jobs.range_writer import Done, Summary
+    from tenure.spark.jobs.retrying import Waiting
+    from tenure.spark.jobs.streaming import write_stream
+    from tenure.spark.reader.settings import ReaderSettings
     from tenure.spark.report.job import Scope, make_report
     from tenure.spark.report.model import Figures
     from tenure.spark.report.source import BufferEvents, TableEvents
-    from tenure.spark.retrying import Waiting
-    from tenure.spark.session import open_session
-    from tenure.spark.sinks.delta import DeltaSink
-    from tenure.spark.sinks.file_table import FileTable, files
-    from tenure.spark.sinks.iceberg import IcebergSink
-    from tenure.spark.sinks.postgres import PostgresSink
+    from tenure.spark.session.session import open_session
+    from tenure.spark.sinks.delta.sink import DeltaSink
+    from tenure.spark.sinks.delta.small import SmallDelta
+    from tenure.spark.sinks.files.table import FileTable, files
+    from tenure.spark.sinks.iceberg.sink import IcebergSink
+    from tenure.spark.sinks.iceberg.small import SmallIceberg
+    from tenure.spark.sinks.postgres.sink import PostgresSink
     from tenure.spark.sinks.protocol import Needs, SparkSink
-    from tenure.spark.sinks.small_delta import SmallDelta
-    from tenure.spark.sinks.small_iceberg import SmallIceberg
-    from tenure.spark.streaming import write_stream
-    from tenure.spark.table_compaction import CompactedTable, compact_table
+    from tenure.spark.stream.formats import register
     from tenure.spark.topic.sink import TopicSink
 
 _HOMES = {
     "BufferEvents": "report.source",
-    "Compacted": "compacting",
-    "CompactedTable": "table_compaction",
-    "DeltaSink": "sinks.delta",
-    "Done": "mover",
+    "Compacted": "jobs.compact_buffer",
+    "CompactedTable": "jobs.compact_table",
+    "DeltaSink": "sinks.delta.sink",
+    "Done": "jobs.range_writer",
     "Figures": "report.model",
-    "FileTable": "sinks.file_table",
-    "IcebergSink": "sinks.iceberg",
-    "Limits": "plan",
+    "FileTable": "sinks.files.table",
+    "IcebergSink": "sinks.iceberg.sink",
+    "Limits": "jobs.plan",
     "Needs": "sinks.protocol",
-    "Planned": "plan",
-    "PostgresSink": "sinks.postgres",
-    "ReaderSettings": "reader_settings",
+    "Planned": "jobs.plan",
+    "PostgresSink": "sinks.postgres.sink",
+    "ReaderSettings": "reader.settings",
     "Scope": "report.job",
-    "SmallDelta": "sinks.small_delta",
-    "SmallIceberg": "sinks.small_iceberg",
+    "SmallDelta": "sinks.delta.small",
+    "SmallIceberg": "sinks.iceberg.small",
     "SparkSink": "sinks.protocol",
-    "Summary": "mover",
+    "Summary": "jobs.range_writer",
     "TableEvents": "report.source",
     "TopicSink": "topic.sink",
-    "Waiting": "retrying",
-    "backfill": "replaying",
-    "compact": "compacting",
-    "compact_table": "table_compaction",
+    "Waiting": "jobs.retrying",
+    "backfill": "jobs.backfill",
+    "compact": "jobs.compact_buffer",
+    "compact_table": "jobs.compact_table",
     "decoded": "decode",
-    "files": "sinks.file_table",
-    "follow": "ingesting",
-    "ingest": "ingesting",
+    "files": "sinks.files.table",
+    "follow": "jobs.ingest",
+    "ingest": "jobs.ingest",
     "make_report": "report.job",
-    "open_session": "session",
+    "open_session": "session.session",
     "read_schema": "decode",
-    "register": "formats",
-    "write_stream": "streaming",
+    "register": "stream.formats",
+    "write_stream": "jobs.streaming",
 }
 
 __all__ = [

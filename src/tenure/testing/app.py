@@ -24,18 +24,18 @@ from tenure.testing.memory import memory_broker
 from tenure.testing.timing import ManualTiming
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
-from tenure.worker.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
-from tenure.worker.handler import Handler
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
+from tenure.worker.backends.backend import Side
+from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.redis_payload import unpack
 from tenure.worker.options import HELD_MAX
 from tenure.worker.periodic import PeriodicLoop
-from tenure.worker.queue_side import QueueSide
-from tenure.worker.side import Side
+from tenure.worker.processes.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
+from tenure.worker.runtime.handler import Handler
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.timing import Timing
+from tenure.worker.runtime.typed_delivery import handling_for
 from tenure.worker.timer import TimerTask
-from tenure.worker.timer_payload import unpack
-from tenure.worker.timing import Timing
-from tenure.worker.typed_handling import handling_for
 from tenure.worker.verdict import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class AppTester:
     def _side(self, task: Handler[Any]) -> Side:
         link = Link("memory")
         if isinstance(task, TimerTask):
-            from tenure.worker.timer_side import TimerSide
+            from tenure.worker.backends.redis import TimerSide
 
             return TimerSide(self.timers, task.options, link=link, node=_NODE)
         return QueueSide(self.client, task.options, link=link)

@@ -12,7 +12,7 @@ from tenure.durations import Duration
 from tenure.testing.app import AppTester, DeadLetter, QueuedJob
 from tenure.testing.clock import ManualClock
 from tenure.worker.app import App
-from tenure.worker.handler import Handler
+from tenure.worker.runtime.handler import Handler
 
 __all__ = ["BlockingAppTester"]
 

@@ -12,8 +12,8 @@ from tenure.durations import Duration, ms_of
 from tenure.testing.clock import ManualClock
 from tenure.testing.timing import ManualTiming
 from tenure.worker.context import Context
-from tenure.worker.job import HeldJob
-from tenure.worker.timing import Timing
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.timing import Timing
 from tenure.worker.verdict import Verdict
 
 __all__ = ["HandlerContext", "make_context"]

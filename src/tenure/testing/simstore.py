@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tenure.buffer.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.errors import Invalid
 
 __all__ = ["Call", "Fault", "Hold", "SimStore"]

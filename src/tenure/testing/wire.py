@@ -21,14 +21,14 @@ from collections.abc import Callable, Collection
 from urllib.parse import unquote
 
 from tenure.broker.broker import Broker
-from tenure.client.wire import AsyncStream, AsyncWire, Request, Response, Stream, WireError
-from tenure.http import message
-from tenure.http.app import App
-from tenure.http.context import Context
-from tenure.http.exchange import carry_out, run_stream
-from tenure.http.prometheus import Exposition, Traffic
+from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, WireError
+from tenure.http.api.app import App
+from tenure.http.api.context import Context
+from tenure.http.api.prometheus import Exposition, Traffic
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
+from tenure.http.wire import message
+from tenure.http.wire.respond import carry_out, run_stream
 
 __all__ = ["AppWire", "LossyWire", "ThreadWire"]
 

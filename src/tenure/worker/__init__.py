@@ -11,16 +11,16 @@ from tenure.worker.app import App, TaskDecorator, TimerDecorator
 from tenure.worker.backoff import BackoffRule, Exponential, Fixed
 from tenure.worker.context import BlockingContext, Context
 from tenure.worker.cron import Schedule
-from tenure.worker.handler import Handler
 from tenure.worker.hooks import Hook, Hooks
-from tenure.worker.job import HeldJob
 from tenure.worker.middleware import CallNext, Middleware, Outgoing, Put, PutNext
 from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
 from tenure.worker.periodic import Periodic, Tick
+from tenure.worker.runtime.handler import Handler
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.timing import Timing
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.task import BlockingPuts, PutManyOptions, PutOptions, Task, TaskOf
 from tenure.worker.timer import BlockingTimers, ScheduleManyOptions, ScheduleOptions, TimerOf, TimerTask
-from tenure.worker.timing import Timing
 from tenure.worker.verdict import Ack, AckPolicy, Nack, Reject, Verdict, VerdictKind
 
 __all__ = [

@@ -19,17 +19,17 @@ from tenure.core.names import check_topic_name
 from tenure.durations import Duration, ms_of
 from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid
+from tenure.worker.backends.declare import declare
+from tenure.worker.backends.scheduling import AppTimers, OpenTimers
+from tenure.worker.backends.sending import AsyncSending, BlockingSending
 from tenure.worker.context import Context
-from tenure.worker.declare import declare
-from tenure.worker.handler import Handler
 from tenure.worker.hints import check_named
 from tenure.worker.hooks import Hook, Hooks
-from tenure.worker.metrics import Stats
 from tenure.worker.middleware import Middleware, Put
+from tenure.worker.observing.metrics import Stats
 from tenure.worker.options import Knobs, TaskKnobs
 from tenure.worker.periodic import Periodic, Tick
-from tenure.worker.scheduling import AppTimers, OpenTimers
-from tenure.worker.sending import AsyncSending, BlockingSending
+from tenure.worker.runtime.handler import Handler
 from tenure.worker.task import Task, TaskOf
 from tenure.worker.timer import TimerOf, TimerTask
 from tenure.worker.typed_queue import TypedQueue
@@ -297,7 +297,7 @@ class App:
         Only ``queues`` where they are given; ``concurrency`` bounds all tasks together. Write it below
         ``if __name__ == "__main__":``. Raises Invalid, Conflict or Denied where the queues cannot be worked at.
         """
-        from tenure.worker.worker import run_app
+        from tenure.worker.runtime.worker import run_app
 
         return run_app(self, queues=queues, concurrency=concurrency, drain_ms=ms_of(drain, field="drain"))
 

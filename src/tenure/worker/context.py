@@ -11,9 +11,9 @@ import msgspec
 from tenure.durations import Duration, ms_of
 from tenure.errors import LeaseLost
 from tenure.worker.backoff import DELAY_MS_MAX
-from tenure.worker.job import HeldJob
-from tenure.worker.reason import bounded
-from tenure.worker.timing import Timing
+from tenure.worker.observing.reason import bounded
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.timing import Timing
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
 
 __all__ = ["BlockingContext", "Context", "Hands"]

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tenure.errors import Invalid
-from tenure.worker.timing import Timing, within
-from tenure.worker.tracebacks import exc_info_of
+from tenure.worker.observing.tracebacks import exc_info_of
+from tenure.worker.runtime.timing import Timing, within
 
 __all__ = ["Hook", "Hooks", "StartupFailed"]
 

@@ -15,7 +15,7 @@ from tenure.worker.context import Context
 from tenure.worker.verdict import Verdict
 
 if TYPE_CHECKING:
-    from tenure.worker.handler import Handler
+    from tenure.worker.runtime.handler import Handler
 
 __all__ = ["CallNext", "Middleware", "Outgoing", "Put", "PutNext", "around_handler", "around_put"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.errors import Invalid
-from tenure.worker.reason import bounded
+from tenure.worker.observing.reason import bounded
 
 __all__ = ["Misfit", "Shape", "decoder_for", "encode", "shape_of"]
 

@@ -22,8 +22,8 @@ from tenure.contract.records import Record
 from tenure.durations import Duration, ms_of
 from tenure.errors import Conflict, Invalid, NotFound, TenureError
 from tenure.worker.cron import Cron, Every, Schedule, due_ticks
-from tenure.worker.metrics import Stats
-from tenure.worker.timing import Timing
+from tenure.worker.observing.metrics import Stats
+from tenure.worker.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient

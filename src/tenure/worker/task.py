@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 from tenure.core.names import check_key
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
-from tenure.worker.handler import Handler
 from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
 from tenure.worker.payload import shape_of
+from tenure.worker.runtime.handler import Handler
 from tenure.worker.typed_queue import TYPE_KEY
 
 if TYPE_CHECKING:

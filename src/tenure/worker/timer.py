@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from tenure.durations import Duration
-from tenure.worker.handler import Handler
 from tenure.worker.hints import PUT_HINTS, TASK_HINTS, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
 from tenure.worker.payload import shape_of
+from tenure.worker.runtime.handler import Handler
 from tenure.worker.task import when_of
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import msgspec
 
 from tenure.core.names import shown
 from tenure.errors import Invalid
-from tenure.worker.handler import Handler
 from tenure.worker.options import TaskKnobs, TaskOptions
+from tenure.worker.runtime.handler import Handler
 
 if TYPE_CHECKING:
-    from tenure.worker.job import HeldJob
+    from tenure.worker.runtime.job import HeldJob
     from tenure.worker.task import Task
 
 __all__ = ["TYPE_KEY", "TypedQueue", "UnknownType", "type_of"]

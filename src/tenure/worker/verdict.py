@@ -18,7 +18,7 @@ import msgspec
 
 from tenure.durations import Duration, ms_of
 from tenure.worker.backoff import DELAY_MS_MAX, BackoffRule
-from tenure.worker.reason import bounded, reason_of
+from tenure.worker.observing.reason import bounded, reason_of
 
 __all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKind", "is_failure", "verdict_of"]
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tenure.http.limits import WireLimits
+from tenure.http.wire.limits import WireLimits
 from tests.acceptance.http.bare import Bare, send
 from tests.acceptance.http.serving import Serve, Serving, until
 

@@ -18,7 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from tenure.http.openapi import document
+from tenure.http.api.openapi import document
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tenure.worker import importing
 from tenure.worker.app import App
 from tenure.worker.context import Context
 from tenure.worker.options import TaskKnobs
+from tenure.worker.processes import importing
 
 __all__ = ["Order", "app"]
 

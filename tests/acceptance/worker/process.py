@@ -7,8 +7,8 @@ import logging
 import resource
 import sys
 
+from tenure.worker.runtime.worker import run_app
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.worker import run_app
 from tests.acceptance.worker.jobs import app
 
 

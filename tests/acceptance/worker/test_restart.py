@@ -10,13 +10,13 @@ import pytest
 
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
-from tenure.worker.job import HeldJob
-from tenure.worker.link import Link
-from tenure.worker.metrics import QueueStats
-from tenure.worker.queue_source import QueueSource
+from tenure.worker.backends.queue_source import QueueSource
+from tenure.worker.observing.metrics import QueueStats
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.source import Feed
+from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.source import Feed
-from tenure.worker.timing import SystemTiming
 from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.working import Work, until
 

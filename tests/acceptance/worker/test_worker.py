@@ -16,8 +16,8 @@ import pytest
 
 from tenure import Conflict, Invalid
 from tenure.worker.app import App
-from tenure.worker.importing import name_of
-from tenure.worker.worker import Worker, run_app
+from tenure.worker.processes.importing import name_of
+from tenure.worker.runtime.worker import Worker, run_app
 from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.working import Work, until
 
@@ -113,7 +113,7 @@ def test_a_change_starts_the_worker_anew(work: Work) -> None:
     pytest.importorskip("watchfiles")
     script = work.directory / "reloaded_script.py"
     script.write_text(SCRIPT.format(knobs="", greeting="hello", start=GUARDED))
-    code = "import sys; from tenure.worker.reload import run_reloading; sys.exit(run_reloading(['reloaded_script.py']))"
+    code = "import sys; from tenure.worker.processes.reload import run_reloading; sys.exit(run_reloading(['reloaded_script.py']))"
     with running(work, "-c", code, folder=work.directory) as process:
         put(work, "you")
         wait_for(work, "hello you")

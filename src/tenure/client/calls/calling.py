@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.client.core import Core
-from tenure.client.encode import body_of
-from tenure.client.plan import Plan
-from tenure.client.retry import Repeat, exchange, reply_of
-from tenure.client.wire import Request
+from tenure.client.plan.encode import body_of
+from tenure.client.plan.retry import Repeat, exchange, reply_of
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
+from tenure.client.transport.wire import Request
 from tenure.errors import Invalid
 
 __all__ = ["BODY_BYTES_MAX", "ask", "posting", "tell"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask
-from tenure.client.core import Core
-from tenure.client.encode import path_of, query_of
-from tenure.client.plan import Plan
+from tenure.client.plan.encode import path_of, query_of
+from tenure.client.plan.retry import Repeat, exchange, settled
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
 from tenure.client.replies import Health, JobInfo, JobPage, LeasePage, Ready
-from tenure.client.retry import Repeat, exchange, settled
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 from tenure.core.values import check_whole
 
 __all__ = ["health", "job", "jobs", "leases", "metrics", "ready"]

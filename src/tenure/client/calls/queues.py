@@ -9,12 +9,12 @@ import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import posting, tell
-from tenure.client.core import Core
-from tenure.client.encode import path_of, query_of, seqs_of
-from tenure.client.plan import Plan
+from tenure.client.plan.encode import path_of, query_of, seqs_of
+from tenure.client.plan.retry import Repeat
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
 from tenure.client.replies import Claimed, Extended, Redriven, Settled
-from tenure.client.retry import Repeat
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 from tenure.core.names import check_key, check_topic_name
 from tenure.core.values import check_whole
 from tenure.errors import Invalid

@@ -9,12 +9,12 @@ from msgspec.json import Decoder
 
 from tenure.client.calls.calling import posting, tell
 from tenure.client.config import check_config
-from tenure.client.core import Core
-from tenure.client.encode import body_of, path_of, query_of, records_text, seqs_of
-from tenure.client.plan import Plan, Take
+from tenure.client.plan.encode import body_of, path_of, query_of, records_text, seqs_of
+from tenure.client.plan.retry import Answered, Repeat, exchange, reply_of
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan, Take
 from tenure.client.replies import DeletedRecords, Diff, Produced
-from tenure.client.retry import Answered, Repeat, exchange, reply_of
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 from tenure.core.names import check_client_id, check_key, check_node
 from tenure.errors import Conflict, Invalid
 

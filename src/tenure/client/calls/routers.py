@@ -8,12 +8,12 @@ import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask, posting, tell
-from tenure.client.core import Core
-from tenure.client.encode import query_of
-from tenure.client.plan import Plan
+from tenure.client.plan.encode import query_of
+from tenure.client.plan.retry import Repeat
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
 from tenure.client.replies import RouterInfo, RouterPage
-from tenure.client.retry import Repeat
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 from tenure.core.names import check_router_name, check_topic_name
 from tenure.errors import Invalid
 

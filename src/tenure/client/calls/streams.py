@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenure.client.core import Core
-from tenure.client.events import Events
-from tenure.client.feed import Source
+from tenure.client.plan.session import Core
 from tenure.client.replies import Gap, Job, Lifecycle
-from tenure.client.watch import Watch, WatchEvent
-from tenure.client.work import Work
+from tenure.client.streams.events import Events
+from tenure.client.streams.feed import Source
+from tenure.client.streams.watch import Watch, WatchEvent
+from tenure.client.streams.work import Work
 from tenure.core.values import check_whole
 
 __all__ = ["events", "watch", "work"]

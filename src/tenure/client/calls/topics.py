@@ -10,12 +10,12 @@ from msgspec.json import Decoder
 
 from tenure.client.calls.calling import ask, posting, tell
 from tenure.client.config import ConfigFields, PatchFields, check_config, check_patch
-from tenure.client.core import Core
-from tenure.client.encode import path_of, query_of
-from tenure.client.plan import Plan
+from tenure.client.plan.encode import path_of, query_of
+from tenure.client.plan.retry import Repeat
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
 from tenure.client.replies import DeletedTopic, PutTopic, TopicInfo, TopicPage
-from tenure.client.retry import Repeat
-from tenure.client.wire import Request
+from tenure.client.transport.wire import Request
 
 __all__ = ["delete_topic", "patch_topic", "put_topic", "topic", "topics"]
 

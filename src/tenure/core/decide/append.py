@@ -6,6 +6,7 @@ import msgspec
 
 from tenure.contract.commands import Append
 from tenure.contract.replies import Produced
+from tenure.core.client_marks import MARK_KEPT_MS
 from tenure.core.config import DEFAULTS, TopicConfig
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
@@ -15,7 +16,6 @@ from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.idempotency import digest_key, digest_payload
 from tenure.core.level import LEVELS, Level
-from tenure.core.marks import MARK_KEPT_MS
 from tenure.core.names import check_client_id, check_key, check_topic_name
 from tenure.core.state import State
 from tenure.core.topic import Topic

@@ -11,10 +11,10 @@ from tenure.core.decide.decision import Decided, Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.events import Deleted
 from tenure.core.level import LEVELS, Level
-from tenure.core.matching import Match, parse_match
 from tenure.core.names import check_node, shown
 from tenure.core.ranges import count, to_runs
 from tenure.core.state import State
+from tenure.core.tag_match import Match, parse_match
 from tenure.core.topic import Topic
 from tenure.core.values import check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid

@@ -17,10 +17,10 @@ from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.room import check_topic_room
 from tenure.core.events import AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
-from tenure.core.matching import Match, parse_match
 from tenure.core.names import check_reason, shown
 from tenure.core.ranges import to_runs
 from tenure.core.state import State
+from tenure.core.tag_match import Match, parse_match
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded

@@ -12,10 +12,10 @@ from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.room import check_new_topic, check_share, read_config, read_patch
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
+from tenure.core.frame_index import find
 from tenure.core.level import Level
 from tenure.core.names import check_topic_name
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
-from tenure.core.piece import find
 from tenure.core.priority import effective_priority
 from tenure.core.queue import Queue
 from tenure.core.state import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tenure.console.assets import HEADERS, INDEX, load
 from tenure.errors import NotFound
-from tenure.http.app import Call, Route
-from tenure.http.context import Context
-from tenure.http.message import Response
+from tenure.http.api.app import Call, Route
+from tenure.http.api.context import Context
+from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tenure.core.names import check_topic_name
-from tenure.http import sse
-from tenure.http.app import Call, Route
-from tenure.http.auth import visible
-from tenure.http.context import Context
-from tenure.http.message import Response, Send
-from tenure.http.streams import streams_of
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import visible
+from tenure.http.api.context import Context
+from tenure.http.streams import sse
+from tenure.http.streams.shared import streams_of
+from tenure.http.wire.message import Response, Send
 
 __all__ = ["ROUTES"]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from tenure.core.names import check_topic_name, shown
 from tenure.errors import Invalid
-from tenure.http.app import Call, Route
-from tenure.http.context import Context
-from tenure.http.message import Response
-from tenure.http.query import Query
-from tenure.http.queue_render import listed, one_job
-from tenure.http.reach import shown_config
-from tenure.http.render import reply
-from tenure.http.streams import streams_of
+from tenure.http.api.app import Call, Route
+from tenure.http.api.context import Context
+from tenure.http.api.prefixes import shown_config
+from tenure.http.api.query import Query
+from tenure.http.api.queue_render import listed, one_job
+from tenure.http.api.render import reply
+from tenure.http.streams.shared import streams_of
+from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
 

@@ -7,11 +7,11 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from tenure.errors import Closed, NotFound
-from tenure.http.app import Call, Route, error_response
-from tenure.http.context import Context
-from tenure.http.keys import SCOPES
-from tenure.http.message import Response
-from tenure.http.render import encode, reply
+from tenure.http.api.app import Call, Route, error_response
+from tenure.http.api.context import Context
+from tenure.http.api.keys import SCOPES
+from tenure.http.api.render import encode, reply
+from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
 

@@ -11,12 +11,12 @@ from tenure.broker.answer import Answer
 from tenure.contract.commands import Ack, Claim, Extend, Nack, Redrive, RedriveFields
 from tenure.contract.replies import Grant
 from tenure.core.names import check_topic_name
-from tenure.http.app import Call, Route
-from tenure.http.auth import check_name, visible
-from tenure.http.body import Reader, addressed
-from tenure.http.context import Context
-from tenure.http.message import Later, Request, Response, Result
-from tenure.http.queue_render import claimed, extended, redriven, settled, when_durable
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_name, visible
+from tenure.http.api.body import Reader, addressed
+from tenure.http.api.context import Context
+from tenure.http.api.queue_render import claimed, extended, redriven, settled, when_durable
+from tenure.http.wire.message import Later, Request, Response, Result
 
 __all__ = ["ROUTES"]
 

@@ -15,17 +15,17 @@ from tenure.contract.config import config_fields
 from tenure.contract.replies import DeletedRecords, Difference, Produced
 from tenure.core.names import check_topic_name
 from tenure.errors import Conflict, Denied, Indeterminate, NotFound
-from tenure.http.app import Call, Route
-from tenure.http.append import Append, Steps
-from tenure.http.append_body import read_append
-from tenure.http.auth import check_name, may_configure
-from tenure.http.body import Reader, addressed
-from tenure.http.context import Context
-from tenure.http.message import Later, Request, Response, Result
-from tenure.http.query import Query
-from tenure.http.render import Stopwatch, encode, performance, record, reply
-from tenure.http.shares import share_of
-from tenure.http.turns import finish
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_name, may_configure
+from tenure.http.api.body import Reader, addressed
+from tenure.http.api.context import Context
+from tenure.http.api.query import Query
+from tenure.http.api.render import Stopwatch, encode, performance, record, reply
+from tenure.http.api.shares import share_of
+from tenure.http.append.body import read_append
+from tenure.http.append.long_work import finish
+from tenure.http.append.request import Append, Steps
+from tenure.http.wire.message import Later, Request, Response, Result
 
 __all__ = ["ROUTES"]
 

@@ -10,16 +10,16 @@ from msgspec.structs import asdict
 from tenure.contract.commands import PutRouter, RouterFields
 from tenure.core.router import Router
 from tenure.errors import Conflict, NotFound
-from tenure.http.app import Call, Route
-from tenure.http.auth import check_name, visible
-from tenure.http.body import Reader
-from tenure.http.context import Context
-from tenure.http.message import Later, Response
-from tenure.http.query import Query
-from tenure.http.queue_render import listed
-from tenure.http.reach import check_router, masked_cycle
-from tenure.http.render import Stopwatch, reply
-from tenure.http.shares import share_of
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_name, visible
+from tenure.http.api.body import Reader
+from tenure.http.api.context import Context
+from tenure.http.api.prefixes import check_router, masked_cycle
+from tenure.http.api.query import Query
+from tenure.http.api.queue_render import listed
+from tenure.http.api.render import Stopwatch, reply
+from tenure.http.api.shares import share_of
+from tenure.http.wire.message import Later, Response
 
 __all__ = ["ROUTES"]
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 
 from tenure.clock import OffsetClock
-from tenure.http.app import Call, Route
-from tenure.http.body import Reader
-from tenure.http.message import Response
-from tenure.http.render import reply
+from tenure.http.api.app import Call, Route
+from tenure.http.api.body import Reader
+from tenure.http.api.render import reply
+from tenure.http.wire.message import Response
 
 __all__ = ["routes"]
 

@@ -9,15 +9,15 @@ import msgspec
 from tenure.contract.config import ConfigBody, PatchBody, config_fields
 from tenure.contract.replies import TopicInfo
 from tenure.core.paging import cursor_of
-from tenure.http.app import Call, Route
-from tenure.http.auth import check_name, visible
-from tenure.http.body import Reader
-from tenure.http.context import Context
-from tenure.http.message import Later, Response
-from tenure.http.query import Query
-from tenure.http.reach import shown_config, visible_names
-from tenure.http.render import Stopwatch, reply
-from tenure.http.shares import share_of
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_name, visible
+from tenure.http.api.body import Reader
+from tenure.http.api.context import Context
+from tenure.http.api.prefixes import shown_config, visible_names
+from tenure.http.api.query import Query
+from tenure.http.api.render import Stopwatch, reply
+from tenure.http.api.shares import share_of
+from tenure.http.wire.message import Later, Response
 
 __all__ = ["ROUTES"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from tenure.contract.bodies import WatchBody
 from tenure.core.names import check_node, check_topic_name
 from tenure.errors import Invalid, NotFound
-from tenure.http import sse
-from tenure.http.app import Call, Route
-from tenure.http.auth import check_name
-from tenure.http.body import U64_MAX, Reader
-from tenure.http.context import Context
-from tenure.http.message import Response, Send
-from tenure.http.query import Query
-from tenure.http.render import reply
-from tenure.http.shares import share_of, share_used_up
-from tenure.http.streams import streams_of
-from tenure.http.watch import Following, decode_cursors
-from tenure.http.watch_stream import Follower
+from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_name
+from tenure.http.api.body import U64_MAX, Reader
+from tenure.http.api.context import Context
+from tenure.http.api.query import Query
+from tenure.http.api.render import reply
+from tenure.http.api.shares import share_of, share_used_up
+from tenure.http.streams import sse
+from tenure.http.streams.shared import streams_of
+from tenure.http.streams.watch import Following, decode_cursors
+from tenure.http.streams.watch_stream import Follower
+from tenure.http.wire.message import Response, Send
 
 __all__ = ["ROUTES"]
 

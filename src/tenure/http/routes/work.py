@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 
 from tenure.broker.broker import Broker
-from tenure.broker.streams import WorkStream
+from tenure.broker.serving.streams import WorkStream
 from tenure.core.names import check_node, check_topic_name
 from tenure.errors import Conflict, Invalid, NotFound
-from tenure.http import sse
-from tenure.http.app import Call, Route
-from tenure.http.context import Context
-from tenure.http.message import Response, Send
-from tenure.http.query import Query
-from tenure.http.queue_render import job_frames
-from tenure.http.render import reply
-from tenure.http.streams import streams_of
+from tenure.http.api.app import Call, Route
+from tenure.http.api.context import Context
+from tenure.http.api.query import Query
+from tenure.http.api.queue_render import job_frames
+from tenure.http.api.render import reply
+from tenure.http.streams import sse
+from tenure.http.streams.shared import streams_of
+from tenure.http.wire.message import Response, Send
 
 __all__ = ["ROUTES"]
 

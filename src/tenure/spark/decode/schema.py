@@ -20,8 +20,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.spark.decode.words import SPELLED, type_of
-from tenure.spark.located import KeyPath, Located, Problem, read_text, read_toml, refused
+from tenure.spark.decode.describe import SPELLED, type_of
+from tenure.spark.toml_lines import KeyPath, Located, Problem, read_text, read_toml, refused
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

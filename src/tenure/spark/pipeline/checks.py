@@ -13,12 +13,12 @@ import msgspec
 
 from tenure.errors import Invalid
 from tenure.spark.decode.schema import read_schema
-from tenure.spark.located import KeyPath, Located, Problem, read_toml, refused
 from tenure.spark.pipeline.config import LISTS, SECTIONS, Decode, Head, Pipeline, Schedule, SinkTable, Source
 from tenure.spark.pipeline.functions import load_function
 from tenure.spark.pipeline.queries import check_query, query_of
 from tenure.spark.pipeline.sources import check_source
 from tenure.spark.pipeline.tables import check_connector, check_sink
+from tenure.spark.toml_lines import KeyPath, Located, Problem, read_toml, refused
 
 __all__ = ["CODE", "read_pipeline", "validate_pipeline"]
 

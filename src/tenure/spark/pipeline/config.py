@@ -12,8 +12,8 @@ import msgspec
 
 from tenure.buffer.settings import RETAIN_FOR_MS_MAX
 from tenure.durations import ms_of
-from tenure.spark.located import Located
-from tenure.spark.offsets import checkpoint_store_url
+from tenure.spark.stream.offsets import checkpoint_store_url
+from tenure.spark.toml_lines import Located
 
 __all__ = [
     "LISTS",

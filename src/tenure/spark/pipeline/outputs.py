@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from tenure.buffer.sinks import Commit
-from tenure.spark.causes import named_causes
+from tenure.buffer.ingest.sink import Commit
 from tenure.spark.decode import MALFORMED
-from tenure.spark.located import refused
+from tenure.spark.jobs.causes import named_causes
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.counting import Counts, kept, observed
 from tenure.spark.pipeline.expecting import Expecting
@@ -24,11 +23,12 @@ from tenure.spark.pipeline.set_aside import quarantined
 from tenure.spark.pipeline.stages import Stages, without_malformed
 from tenure.spark.pipeline.tables import make_sink, side_table
 from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
+from tenure.spark.toml_lines import refused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
 __all__ = ["Figures", "Outputs"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tenure.buffer.batch import Descriptor
-from tenure.buffer.catalog import Catalog
-from tenure.buffer.journal import Journal
-from tenure.buffer.lag import Lag
+from tenure.buffer.batch.format import Descriptor
+from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.sinks import Commit
+from tenure.buffer.manifest.catalog import Catalog
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.reading.lag import Lag
 from tenure.errors import TenureError
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.topics import topic_lag

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tenure.spark.located import read_text
 from tenure.spark.pipeline.config import Pipeline, Step
+from tenure.spark.toml_lines import read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from tenure.buffer.collecting.retention import ask_retention
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.buffer.retention import ask_retention
 from tenure.errors import Invalid
-from tenure.spark.ingesting import follow, ingest
+from tenure.spark.jobs.backfill import backfill, retained
+from tenure.spark.jobs.ingest import follow, ingest
+from tenure.spark.jobs.plan import Limits
 from tenure.spark.pipeline.config import Pipeline
-from tenure.spark.pipeline.noting import Noting, OnRun, noted
 from tenure.spark.pipeline.outputs import Outputs
-from tenure.spark.pipeline.record import Run
+from tenure.spark.pipeline.run import Run
+from tenure.spark.pipeline.run_note import Noting, OnRun, noted
 from tenure.spark.pipeline.stages import empty_range
 from tenure.spark.pipeline.tables import place_of, side_path
-from tenure.spark.plan import Limits
-from tenure.spark.replaying import backfill, retained
-from tenure.spark.session import open_session, spark_version
-from tenure.spark.starting import explained
+from tenure.spark.session.jvm_start import explained
+from tenure.spark.session.session import open_session, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

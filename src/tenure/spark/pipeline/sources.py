@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenure.errors import Invalid, TenureError
-from tenure.spark.located import Problem
 from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.toml_lines import Problem
 
 __all__ = ["check_source"]
 
@@ -44,7 +44,7 @@ def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.buffer.store import open_store
+    from tenure.buffer.store.interface import open_store
 
     try:
         open_store(pipeline.buffer_url)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.errors import TenureError
 from tenure.spark.decode import MALFORMED, decoded, read_schema
-from tenure.spark.located import KeyPath, refused
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.functions import load_function
 from tenure.spark.pipeline.queries import Views, query_of
+from tenure.spark.toml_lines import KeyPath, refused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ class Stages:
 
 def empty_range(spark: SparkSession) -> DataFrame:
     """The raw columns without a row, to see whether a pipeline can be planned at all."""
-    from tenure.spark.columns import spark_schema
+    from tenure.spark.reader.columns import spark_schema
 
     return spark.createDataFrame([], spark_schema())
 

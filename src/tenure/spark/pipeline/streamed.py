@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tenure.buffer.sinks import Commit
-from tenure.spark.formats import need_streams, register
-from tenure.spark.mover import Done, OnRange, Summary
+from tenure.buffer.ingest.sink import Commit
+from tenure.spark.jobs.plan import Planned
+from tenure.spark.jobs.range_writer import Done, OnRange, Summary
+from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped
+from tenure.spark.jobs.streaming import write_stream
 from tenure.spark.pipeline.config import Pipeline
 from tenure.spark.pipeline.outputs import Outputs
 from tenure.spark.pipeline.progress import Ahead, ahead_in
 from tenure.spark.pipeline.topics import topic_query
-from tenure.spark.plan import Planned
-from tenure.spark.retrying import RETRY_MS, OnWait, Retrying, Stopped
-from tenure.spark.streaming import write_stream
+from tenure.spark.stream.formats import need_streams, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

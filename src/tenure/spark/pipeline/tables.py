@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import Invalid, TenureError
 from tenure.extras import install_hint
-from tenure.spark.located import Problem
 from tenure.spark.pipeline.config import Pipeline, SinkTable
-from tenure.spark.session import spark_version
+from tenure.spark.session.session import spark_version
+from tenure.spark.toml_lines import Problem
 
 if TYPE_CHECKING:
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
     from tenure.spark.sinks.protocol import SparkSink
 
 __all__ = ["check_connector", "check_sink", "make_sink", "place_of", "side_path", "side_table"]
@@ -110,7 +110,7 @@ def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:
 
 def side_table(pipeline: Pipeline, path: str, *, kind: str, into: str | None = None) -> FileTable:
     """A table beside the main one."""
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
     return FileTable(_where(pipeline, side_path(path, into)), name=f"{pipeline.name}.{kind}")
 
@@ -133,7 +133,7 @@ def _where(pipeline: Pipeline, path: str) -> str:
 
 
 def _parquet(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.file_table import FileTable
+    from tenure.spark.sinks.files.table import FileTable
 
     sink = pipeline.sink
     assert sink.path is not None
@@ -141,7 +141,7 @@ def _parquet(pipeline: Pipeline, into: str | None) -> SparkSink:
 
 
 def _delta(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.delta import DeltaSink
+    from tenure.spark.sinks.delta.sink import DeltaSink
 
     sink = pipeline.sink
     where = into or sink.table if sink.path is None else _where(pipeline, into or sink.path)
@@ -149,7 +149,7 @@ def _delta(pipeline: Pipeline, into: str | None) -> SparkSink:
 
 
 def _small_delta(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.small_delta import SmallDelta
+    from tenure.spark.sinks.delta.small import SmallDelta
 
     sink = pipeline.sink
     assert sink.path is not None
@@ -157,14 +157,14 @@ def _small_delta(pipeline: Pipeline, into: str | None) -> SparkSink:
 
 
 def _iceberg(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.iceberg import IcebergSink
+    from tenure.spark.sinks.iceberg.sink import IcebergSink
 
     named = _in_iceberg(pipeline) | _merging(pipeline.sink)
     return _made(IcebergSink, pipeline, into or pipeline.sink.table, **named)
 
 
 def _small_iceberg(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.small_iceberg import SmallIceberg
+    from tenure.spark.sinks.iceberg.small import SmallIceberg
 
     return _made(SmallIceberg, pipeline, into or pipeline.sink.table, **_in_iceberg(pipeline))
 
@@ -176,7 +176,7 @@ def _in_iceberg(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _postgres(pipeline: Pipeline, into: str | None) -> SparkSink:
-    from tenure.spark.sinks.postgres import PostgresSink
+    from tenure.spark.sinks.postgres.sink import PostgresSink
 
     return _made(PostgresSink, pipeline, _url(pipeline.sink), into or pipeline.sink.table)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.buffer.lag import Lag
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
+from tenure.buffer.reading.lag import Lag
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
-from tenure.spark.offsets import seq_of
 from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.stream.offsets import seq_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

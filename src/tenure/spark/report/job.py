@@ -22,8 +22,8 @@ from tenure.spark.report.small import RUN_CONF
 from tenure.spark.report.source import BufferEvents, TableEvents
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
-from tenure.spark.sinks.conf import borrowed_conf
 from tenure.spark.sinks.places import Place
+from tenure.spark.sinks.session_conf import borrowed_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

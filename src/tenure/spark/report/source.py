@@ -16,14 +16,14 @@ import msgspec
 from tenure.errors import Invalid, NotFound
 from tenure.spark.report.parsing import parsed, parsed_entries
 from tenure.spark.report.small import ENTRIES_SMALL_MAX
-from tenure.spark.sinks.file_table import FileTable
+from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tenure.buffer.batch import Descriptor
+    from tenure.buffer.batch.format import Descriptor
 
 __all__ = ["BATCHES_MAX", "BufferEvents", "TableEvents", "find_events"]
 
@@ -164,9 +164,9 @@ def _by_log(descriptors: Sequence[Descriptor]) -> tuple[tuple[Descriptor, ...], 
 
 def _entries(spark: SparkSession, url: str, batches: Sequence[Descriptor]) -> DataFrame:
     """What the batches hold, and nothing about them: so the JVM, where it reaches them, needs no footers first."""
-    from tenure.spark.plan import Planned
-    from tenure.spark.reader import read_range
-    from tenure.spark.reader_jvm import jvm_reaches, jvm_root
+    from tenure.spark.jobs.plan import Planned
+    from tenure.spark.reader.jvm import jvm_reaches, jvm_root
+    from tenure.spark.reader.reader import read_range
 
     root = jvm_root(url)
     if root is None or not jvm_reaches(spark, root, batches[0]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from tenure.buffer.store import ObjectStore, open_store
+from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Invalid
 
 __all__ = ["Place", "plain_path"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
-from tenure.spark.causes import is_of_the_rows, passing, reason_of
+from tenure.spark.jobs.causes import is_of_the_rows, passing, reason_of
 
 __all__ = ["condition_of", "disk_full", "expected", "settled"]
 

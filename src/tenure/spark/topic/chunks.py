@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from crc32c import crc32c
 
-from tenure.client.encode import RecordText
+from tenure.client.plan.encode import RecordText
 from tenure.errors import Corrupt
 from tenure.spark.topic.record import Chunk, StagedFile
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.client.client import Client
-from tenure.client.encode import RecordText
+from tenure.client.plan.encode import RecordText
 from tenure.errors import Conflict, Corrupt, Indeterminate
 from tenure.spark.topic.chunks import decode_chunk
 from tenure.spark.topic.record import Batch, Record, StagedFile, client_seq, make_record, position

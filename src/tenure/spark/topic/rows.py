@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.client.encode import RecordText, record_text
+from tenure.client.plan.encode import RecordText, record_text
 from tenure.contract import records
 from tenure.core.names import check_node, check_tag
 from tenure.errors import Invalid, TenureError

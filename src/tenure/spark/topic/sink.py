@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tenure.buffer.sinks import Commit
+from tenure.buffer.ingest.sink import Commit
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.topic.delivery import deliver, resume
 from tenure.spark.topic.options import WriteOptions, open_client, write_options

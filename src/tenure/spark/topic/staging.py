@@ -17,9 +17,9 @@ import msgspec
 
 from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics, Metered
-from tenure.buffer.patience import Patient
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store import ObjectInfo, ObjectMissing, open_store
+from tenure.buffer.store.interface import ObjectInfo, ObjectMissing, open_store
+from tenure.buffer.store.retrying import Patient
 from tenure.errors import Corrupt
 from tenure.spark.topic.record import Batch, Chunk, Record, StagedFile, dump_record, load_record
 

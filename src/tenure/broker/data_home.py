@@ -1,0 +1,41 @@
+"""Where a broker lives: a directory, a disk, a log that is open already, or memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tenure.core.names import shown
+from tenure.errors import Closed, Invalid
+from tenure.log.disk import Disk, PosixDisk
+from tenure.log.interface import Log
+from tenure.log.log import FileLog
+from tenure.log.memory import MemoryLog
+from tenure.settings import Settings
+
+__all__ = ["Home", "open_home"]
+
+Home = str | Path | Disk | FileLog | MemoryLog | None
+
+
+def open_home(home: Home, settings: Settings) -> tuple[Disk | None, Log]:
+    """The log to work on, and the disk beside it where checkpoints may be kept."""
+    if home is None:
+        return None, MemoryLog(segment_bytes=settings.segment_bytes)
+    if isinstance(home, (FileLog, MemoryLog)):
+        return None, home
+    if isinstance(home, (str, Path)):
+        if not str(home) or "\0" in str(home):
+            raise Invalid(f"a data directory needs a path; got {shown(str(home))}")
+        disk: Disk = _directory(home)
+    elif callable(getattr(home, "pread", None)):
+        disk = home
+    else:
+        raise Invalid(f"a home is a path, a disk, a log or None; got {shown(home)}")
+    return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)
+
+
+def _directory(path: str | Path) -> PosixDisk:
+    try:
+        return PosixDisk(path)
+    except OSError as error:
+        raise Closed(f"{path} cannot be used as a data directory: {error.strerror}", code="unwritable") from error

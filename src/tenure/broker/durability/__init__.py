@@ -1,0 +1,1 @@
+"""When the log is written, synced, trimmed and checkpointed."""

@@ -1,0 +1,216 @@
+"""When the log is written and synced, and who hears of it.
+
+Everything that was appended in one turn of the loop is written together at its end. A sync runs on the loop where that
+is short, else in a thread of its own; what arrives meanwhile is written and waits for the next one, so one sync serves
+every produce, ack and claim that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+from tenure.broker.answer import Level
+from tenure.broker.durability.inline_sync import InlineSync
+from tenure.broker.engine import Engine
+from tenure.errors import Indeterminate, TenureError
+from tenure.log.interface import Sync
+
+__all__ = ["Committer"]
+
+logger = logging.getLogger("tenure.broker")
+
+
+class Committer:
+    """Moves batches from appended to written to synced.
+
+    ``attend`` is called after each sync, before anybody is answered, and at the end of a turn that touched a topic and
+    left it at that, as a command does that is refused: it sees to those who wait.
+    """
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, attend: Callable[[], None]) -> None:
+        self.engine = engine
+        self.failed: TenureError | None = None
+        self.after_sync: Callable[[], None] = lambda: None
+        self.after_failure: Callable[[], None] = lambda: None
+        self.abandon: Callable[[object], None] = lambda _: None
+        self._loop = loop
+        self._attend = attend
+        self._inline = InlineSync(engine.settings.inline_sync_us)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
+        self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.flush_planned = False
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Future[None] | None = None
+        self._seal_timer: asyncio.TimerHandle | None = None
+        self._finishing = False
+
+    def reached(self, batch: int, level: int) -> bool:
+        """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
+        log = self.engine.log
+        if batch <= (log.written_batch if level == Level.WRITTEN else self.engine.synced_batch):
+            return True
+        if self.failed is not None:
+            raise self.failed
+        return False
+
+    def wait(self, batch: int, level: int) -> asyncio.Future[None]:
+        """A future for a batch that has not come that far yet; nobody else waits on it, so it may be cancelled."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
+        self.plan()
+        return future
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a batch."""
+        return bool(self._sync_waiters or self._write_waiters)
+
+    def plan(self) -> None:
+        """Something was appended (or waits): write it at the end of this turn."""
+        if not self.flush_planned:
+            self.flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self.flush_planned = False
+        if self.engine.touched and not self._finishing:
+            self._attend()
+        self.engine.held_ms = self.engine.last_ms = 0  # the next turn has a time of its own
+        if self._broken():
+            return
+        try:
+            self.engine.write()
+        except TenureError as error:
+            self.fail(error)
+            return
+        log = self.engine.log
+        _resolve(self._write_waiters, log.written_batch)
+        self._want_sync()
+
+    def _broken(self) -> bool:
+        """Whether nothing is written any more; whoever met the failure first, those who wait hear of it here."""
+        if self.failed is None and self.engine.log.failed is not None:
+            self.fail(self.engine.log.failed)
+        return self.failed is not None
+
+    def _spread(self, batch: int) -> None:
+        """Batches up to this one are durable: show them, then answer."""
+        self.engine.synced(batch)
+        self._attend()
+        _resolve(self._sync_waiters, batch)
+
+    def _want_sync(self) -> None:
+        log = self.engine.log
+        if self._syncing is not None or log.synced_batch >= log.written_batch:
+            return
+        if self._sync_waiters:
+            self._start_sync()
+        elif self._sync_timer is None:
+            delay = self.engine.settings.sync_interval_ms / 1000
+            self._sync_timer = self._loop.call_later(delay, self._start_sync)
+
+    def _start_sync(self) -> None:
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+            self._sync_timer = None
+        if self._syncing is not None or self._broken():
+            return
+        sync = self.engine.log.begin_sync()
+        started = perf_counter()
+        if sync.is_brief and self._inline.is_due():
+            self._run(sync)
+            self._end_sync(sync, started)
+        else:
+            self._syncing = self._loop.run_in_executor(self._thread, self._run, sync)
+            self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
+
+    def _run(self, sync: Sync) -> None:
+        """Wait for the disk, on whichever thread."""
+        started = perf_counter()
+        sync.run()
+        self._inline.observe((perf_counter() - started) * 1e6)
+
+    def _end_sync(self, sync: Sync, started: float) -> None:
+        self._syncing = None
+        try:
+            batch = self.engine.log.end_sync(sync)
+        except TenureError as error:
+            self.fail(error)
+            return
+        self.engine.metrics.syncs += 1
+        self.engine.metrics.sync_ms.observe((perf_counter() - started) * 1000)
+        self._spread(batch)
+        self.after_sync()
+        self._plan_seal()
+        self._want_sync()
+
+    def _plan_seal(self) -> None:
+        """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes
+        unseen.
+        """
+        if self._seal_timer is None and not self._sync_waiters and not self._finishing:
+            delay = self.engine.settings.sync_interval_ms / 1000
+            self._seal_timer = self._loop.call_later(delay, self._seal)
+
+    def _seal(self) -> None:
+        self._seal_timer = None
+        if not self._broken() and self._syncing is None and self.engine.log.witness():
+            self._flush()
+
+    async def durable(self, batch: int) -> None:
+        """Wait until a batch is synced."""
+        if not self.reached(batch, Level.SYNCED):
+            await self.wait(batch, Level.SYNCED)
+
+    def fail(self, error: TenureError) -> None:
+        """A write or sync failed: the answer of everything that waits is unknown, and nothing is written any more.
+
+        Whoever waits for batches that had come far enough before is answered all the same.
+        """
+        if self.failed is None:
+            self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
+            logger.error("%s", self.failed.message)
+        _resolve(self._write_waiters, self.engine.log.written_batch)
+        for waiters in (self._write_waiters, self._sync_waiters):
+            for _, future in waiters:
+                if not future.done():
+                    future.set_exception(self.failed)
+            waiters.clear()
+        self.after_failure()
+
+    async def finish(self, last: Callable[[], None]) -> None:
+        """Write and sync what is there, do the last of the disk's work, and stop the thread."""
+        self._finishing = True
+        for timer in (self._sync_timer, self._seal_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sync_timer = self._seal_timer = None
+        self._flush()
+        log = self.engine.log
+        while self._syncing is not None or (self.failed is None and log.synced_batch < log.written_batch):
+            if self._syncing is None:
+                self._start_sync()
+            else:
+                await asyncio.wait([self._syncing])
+                await asyncio.sleep(0)
+        try:
+            await self.run_in_thread(last)
+        finally:
+            self._thread.shutdown(wait=True)
+
+    async def run_in_thread(self, work: Callable[[], None]) -> None:
+        """Run slow disk work beside the loop, in turn with the syncs."""
+        await self._loop.run_in_executor(self._thread, work)
+
+
+def _resolve(waiters: deque[tuple[int, asyncio.Future[None]]], batch: int) -> None:
+    while waiters and waiters[0][0] <= batch:
+        _, future = waiters.popleft()
+        if not future.done():
+            future.set_result(None)

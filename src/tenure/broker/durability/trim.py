@@ -1,0 +1,236 @@
+"""Giving space back: the oldest segment is emptied onto the tail, step by step, then dropped.
+
+The log is kept below twice its live bytes plus a few segments. Frames, bases and tables come on top of the live bytes,
+and where jobs are tiny they outweigh them: such a log would never be small enough. So what is rewritten is also held to
+half of what is dropped and there, and the cost of rewriting stays within the cost of having written. A step moves a
+bounded number of bytes; other work runs between.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_right
+from itertools import accumulate
+
+import msgspec
+from pyroaring import BitMap
+
+from tenure.broker.engine import Engine
+from tenure.broker.records import Frame
+from tenure.core.events import Carried, TopicCarried
+from tenure.core.frame_index import Piece, Spot
+from tenure.core.snapshot import dump_topic
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+
+__all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "trim_due", "trim_step"]
+
+Taken = tuple[Spot, Frame, list[int]]
+"""A frame, where it lies, and the runs of its seqs that are still wanted."""
+
+PATIENCE_MS = 60_000
+"""How long reads of a segment must have been refused by the disk before their payload is given up with the segment."""
+_SPREAD_MS = 1_000
+_LOOK_BYTES = 64
+_RUNS_SHOWN = 20
+_logger = logging.getLogger("tenure.broker")
+
+
+def trim_due(engine: Engine) -> bool:
+    """Whether the log is larger than what it holds justifies.
+
+    On a full disk less is enough: an oldest segment that is used up, or acks that need the room kept for them.
+    """
+    segments, log = engine.log.segments(), engine.log
+    if len(segments) == 1:
+        return False
+    total = _log_bytes(engine)
+    slack = 0 if log.crowded else engine.settings.spare_segments * engine.settings.segment_bytes
+    excess = total - 2 * engine.state.live_bytes - slack
+    if excess > 0 and engine.dropped_bytes + total >= 2 * engine.rewritten_bytes and not _is_pinned(engine, excess):
+        return True
+    if log.reserve_used and (engine.fruitless_bytes < total or engine.state.live_bytes != engine.trimmed_live_bytes):
+        return True
+    return log.crowded and _is_spent(engine, segments[0].number)
+
+
+def _is_pinned(engine: Engine, excess: int) -> bool:
+    """Whether a reader in another process has yet to read the oldest segment, and may still ask that it stays."""
+    pin = engine.pin
+    return pin is not None and engine.log.segments()[1].first_batch > pin.batch and excess <= pin.bytes_max
+
+
+def _log_bytes(engine: Engine) -> int:
+    return sum(segment.used_bytes for segment in engine.log.segments())
+
+
+def _is_spent(engine: Engine, segment: int) -> bool:
+    """Whether no live record lies in a segment, as far as the floors tell: then giving its space back is cheap."""
+    topics = [engine.state.by_id.get(topic_id) for topic_id in engine.state.holders.get(segment, ())]
+    return all(
+        topic.floor >= _behind(topic, piece)
+        for topic in topics
+        if topic is not None
+        for piece in topic.pieces
+        if piece.segment == segment
+    )
+
+
+def trim_step(engine: Engine) -> int:
+    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters.
+
+    Returns the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
+    where the disk has no room left even for this, and Corrupt where it refuses to read; nothing is lost then, and a
+    later step goes on.
+    """
+    engine.write()
+    if engine.state.live_bytes != engine.trimmed_live_bytes:
+        engine.trimmed_live_bytes, engine.fruitless_bytes = engine.state.live_bytes, 0
+    oldest, before = engine.log.segments()[0], _log_bytes(engine)
+    is_empty = _empty(engine, oldest.number)
+    engine.write()
+    moved_bytes = _log_bytes(engine) - before
+    engine.rewritten_bytes += moved_bytes
+    engine.fruitless_bytes += moved_bytes
+    if not is_empty:
+        return 0
+    batch = engine.log.drop(oldest.number)
+    engine.dropped_bytes += oldest.used_bytes
+    engine.state.holders.pop(oldest.number, None)
+    return batch
+
+
+def _empty(engine: Engine, segment: int) -> bool:
+    """Carry what matters in a segment, as far as one step goes; True once nothing is left in it."""
+    state, budget = engine.state, engine.settings.trim_step_bytes
+    holders = state.holders.get(segment, BitMap())
+    for topic_id in sorted(holders):
+        topic = state.by_id.get(topic_id)
+        if topic is not None:
+            budget -= _carry_topic(engine, topic, segment, budget)
+            if budget <= 0:
+                return False
+        holders.discard(topic_id)
+    return True
+
+
+def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int:
+    """Carry what a topic has in the segment; returns the bytes written. It is done once less than the budget was
+    needed.
+    """
+    spent = 0
+    while spent < budget:
+        piece = next((piece for piece in topic.pieces if piece.segment == segment), None)
+        if piece is None:
+            break
+        spent += _carry_frames(engine, topic, piece, budget - spent)
+    if spent < budget and topic.base == segment:
+        now = engine.now()
+        engine.state.pass_time(topic, now)
+        snapshot = dump_topic(topic, now_ms=now)
+        engine.rewrite(TopicCarried(now, topic.id, msgspec.Raw(snapshot)))
+        spent += len(snapshot)
+    return spent
+
+
+def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> int:
+    """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten.
+
+    What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
+    Records that cannot be read are carried without their payload, so that they neither keep their segment nor vanish.
+    """
+    taken: list[Taken] = []
+    missing: list[int] = []
+    index, size = max(bisect_right(piece.firsts, topic.floor) - 1, 0), 1
+    while index < len(piece.firsts) and size < budget:
+        spot = piece.spot(index)
+        alive = _alive(topic, piece, index)
+        size += _LOOK_BYTES
+        if alive:
+            frame, is_read = _frame(engine, topic, spot, end=alive[-2] + alive[-1])
+            if taken and not fits(topic, taken[0], spot, frame):
+                break
+            taken.append((spot, frame, alive))
+            missing += [] if is_read else alive
+            size += spot[2]
+        index += 1
+    end = piece.firsts[index] if index < len(piece.firsts) else _behind(topic, piece)
+    if not taken:
+        topic.cut_frames(piece.firsts[0], end)
+        return size
+    event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
+    engine.rewrite(event)
+    if missing:
+        _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
+    return size
+
+
+def _spelled(runs: list[int]) -> str:
+    shown = [f"{lo}..{lo + n - 1}" if n > 1 else str(lo) for lo, n in zip(runs[::2], runs[1::2], strict=True)]
+    return ", ".join(shown[:_RUNS_SHOWN]) + (f" and {len(shown) - _RUNS_SHOWN} more" if shown[_RUNS_SHOWN:] else "")
+
+
+def _frame(engine: Engine, topic: Topic, spot: Spot, *, end: int) -> tuple[Frame, bool]:
+    """The frame at a spot, and True; where it cannot be read, one that stands for its live records below ``end``, and
+    False.
+
+    Raises Corrupt where the disk refuses to read it, which may pass: bytes that fail their checksum stay bad, but these
+    may be whole.
+    """
+    try:
+        return engine.reader.frame(spot[1]), True
+    except Corrupt as error:
+        if error.code == "unreadable" and engine.reader.refused_ms(spot[1] >> 32, engine.now()) < PATIENCE_MS:
+            raise
+        seqs, sizes = zip(*engine.reader.sizes(topic, spot[0], end), strict=True)
+        ends, count = array("I", accumulate(sizes)).tobytes(), len(seqs)
+        times, none = [spot[3]] * count, [0] * count
+        event = Carried(0, topic.id, spot[0], end, list(seqs), times, none, ends, b"", True, error.message)
+        return Frame(event), False
+
+
+def _behind(topic: Topic, piece: Piece) -> int:
+    at = topic.pieces.index(piece) + 1
+    return topic.pieces[at].firsts[0] if at < len(topic.pieces) else topic.head_seq + 1
+
+
+def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
+    """The runs of live seqs that frame ``index`` answers for."""
+    end = piece.firsts[index + 1] if index + 1 < len(piece.firsts) else _behind(topic, piece)
+    return topic.live_runs(piece.firsts[index], end)
+
+
+def fits(topic: Topic, first: Taken, spot: Spot, frame: Frame) -> bool:
+    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age; and
+    what is lost only with what is lost.
+
+    A frame has the age of its youngest record, so all of it goes that much later than its oldest should. That one is
+    what counts: from neighbour to neighbour, and from turn to turn of the log, the difference would add up.
+    """
+    if (first[1].plain, first[1].lost is None) != (frame.plain, frame.lost is None):
+        return False
+    oldest_ms = first[0][3] if first[1].ats is None else first[1].ats[0]
+    return not topic.config.ttl_ms or spot[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
+
+
+def carried(now: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
+    """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``.
+
+    Where their payload is lost, the first frame says why.
+    """
+    seqs: list[int] = []
+    ats: list[int] = []
+    tss: list[int] = []
+    sizes: list[int] = []
+    blobs: list[bytes] = []
+    for spot, frame, runs in taken:
+        for start, n in zip(runs[::2], runs[1::2], strict=True):
+            for index in frame.table.between(start, start + n):
+                seqs.append(frame.table.seq(index))
+                ats.append(spot[3] if frame.ats is None else frame.ats[index])
+                tss.append(frame.ts if frame.tss is None else frame.tss[index])
+                sizes.append(frame.table.size(index))
+                blobs.append(frame.blob(index))
+    ends, first = array("I", accumulate(sizes)).tobytes(), taken[0][1]
+    return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), first.plain, first.lost)

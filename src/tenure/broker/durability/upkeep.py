@@ -1,0 +1,144 @@
+"""What an open broker does for itself: trimming the log, leaving checkpoints, noting the time when it falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from tenure.broker.durability.committer import Committer
+from tenure.broker.durability.trim import trim_due, trim_step
+from tenure.broker.engine import Engine
+from tenure.errors import TenureError
+from tenure.log import checkpoint
+from tenure.log.disk import Disk
+from tenure.log.interface import Position
+
+__all__ = ["Upkeep"]
+
+logger = logging.getLogger("tenure.broker")
+
+_CHECKPOINT_SHARE = 8
+
+
+class Upkeep:
+    """Housekeeping after syncs. None of it is needed for anything to be right; it saves time and space later."""
+
+    def __init__(self, engine: Engine, committer: Committer, disk: Disk | None) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._disk = disk
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._trimming = False
+        self._hindrance = ""
+        self._checkpoint_due_bytes = engine.log_bytes + engine.settings.checkpoint_bytes
+        self._checkpointing = False
+        self._finished = False
+        self._finishing: asyncio.Task[None] | None = None
+        self._mark_timer = self._plan_mark()
+        committer.after_sync = self._after_sync
+
+    def _after_sync(self) -> None:
+        if self._finished:
+            return
+        if not self._trimming and trim_due(self._engine):
+            self._start(self._trim)
+        if not self._checkpointing and self._disk is not None and self._engine.log_bytes > self._checkpoint_due_bytes:
+            self._start(self._checkpoint)
+
+    def _plan_mark(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._engine.settings.time_mark_ms / 1000, self._mark)
+
+    def _mark(self) -> None:
+        """Note the time in a log that has fallen silent: after a reboot nothing else says how long it was idle."""
+        self._mark_if_silent(self._engine.settings.time_mark_ms // 2)
+        self._committer.plan()
+        self._mark_timer = self._plan_mark()
+
+    def _mark_if_silent(self, silent_ms: int) -> None:
+        if self._engine.now() - self._engine.state.log_ms >= silent_ms:
+            self._engine.mark_time()
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Log whatever ends a piece of upkeep; the next sync starts it again."""
+        try:
+            await work()
+        except Exception:
+            logger.exception("upkeep ended in an error; the next sync tries again")
+
+    async def _trim(self) -> None:
+        """Empty and drop old segments, a step at a time, as long as it is worth it.
+
+        The space of a dropped segment is free once its drop is durable; the next segment waits for that.
+        """
+        self._trimming = True
+        try:
+            while not self._finished:
+                batch = trim_step(self._engine)
+                self._committer.plan()
+                if not batch:
+                    await asyncio.sleep(0)
+                    continue
+                await self._committer.durable(batch)
+                if not trim_due(self._engine):
+                    break
+            self._hindrance = ""
+        except (
+            TenureError
+        ) as error:  # no room even for this, or a read that the disk refuses: the next sync tries again
+            if error.message != self._hindrance:
+                self._hindrance = error.message
+                logger.warning("the log cannot be trimmed for now: %s", error.message)
+        finally:
+            self._trimming = False
+
+    async def _checkpoint(self) -> None:
+        """Write the state beside the log, once the log is durable up to the same place."""
+        self._checkpointing = True
+        try:
+            self._engine.write()
+            position, payload = self._engine.log.position(), self._engine.checkpoint()
+            await self._committer.durable(position.batch - 1)
+            await self._save(position, payload)
+            size = max(self._engine.settings.checkpoint_bytes, _CHECKPOINT_SHARE * len(payload))
+            self._checkpoint_due_bytes = self._engine.log_bytes + size
+        except TenureError:
+            self._checkpoint_due_bytes = self._engine.log_bytes + self._engine.settings.checkpoint_bytes
+        finally:
+            self._checkpointing = False
+
+    async def _save(self, position: Position, payload: bytes) -> None:
+        disk = self._disk
+        assert disk is not None
+        await self._committer.run_in_thread(lambda: checkpoint.save(disk, position, payload))
+
+    async def finish(self) -> None:
+        """Stop, make everything durable, leave a checkpoint, and let the log go.
+
+        Called again, also by a caller whose first call was cancelled, it waits for the same end.
+        """
+        if self._finishing is None:
+            self._finished = True
+            self._finishing = asyncio.create_task(self._finish())
+        await asyncio.shield(self._finishing)
+
+    async def _finish(self) -> None:
+        self._mark_timer.cancel()
+        self._mark_if_silent(self._engine.settings.time_mark_ms // 60)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._committer.finish(self._leave)
+
+    def _leave(self) -> None:
+        """What closing waits for the disk for, beside the loop."""
+        engine = self._engine
+        if self._committer.failed is None and self._disk is not None:
+            with suppress(TenureError):  # only a cache: without it the next opening takes longer
+                checkpoint.save(self._disk, engine.log.position(), engine.checkpoint())
+        engine.log.close()

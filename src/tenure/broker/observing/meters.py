@@ -1,0 +1,168 @@
+"""How long jobs wait, how long work on them takes, how often they are handed out: per queue, since the broker was
+opened.
+
+Kept in memory and never logged: they are about this process's time, and a restart begins anew. They see each event
+before the fold does, while the state still tells who held what since when. An event of a thousand jobs is measured at
+a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tenure.broker.observing.metrics import Histogram
+from tenure.core.events import Acked, Claimed, Released
+from tenure.core.frame_index import find
+from tenure.core.queue import Queue
+from tenure.core.ranges import count
+from tenure.core.topic import Topic
+
+__all__ = ["Meters", "QueueMeters"]
+
+QUEUES_MAX: Final = 10_000
+"""How many queues have numbers of their own, about 1 KiB each; the one that got them first gives them up first."""
+TIME_BOUNDS_MS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
+    *(300_000, 900_000, 3_600_000, 21_600_000, 86_400_000),
+)
+DELIVERY_BOUNDS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 50)
+_SAMPLES: Final = 8
+
+
+class QueueMeters:
+    """The numbers of one queue. ``worst`` is the job handed out most often of late: (seq, deliveries)."""
+
+    __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.claimed = self.acked = self.released = 0
+        self.in_queue_ms = Histogram(TIME_BOUNDS_MS)
+        self.processing_ms = Histogram(TIME_BOUNDS_MS)
+        self.deliveries = Histogram(DELIVERY_BOUNDS)
+        self.worst = (0, 0)
+
+
+class Meters:
+    """The numbers of all queues, by topic id."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, QueueMeters] = {}
+
+    def claimed(self, topic: Topic, event: Claimed) -> int:
+        """Measure how long jobs waited for their first delivery, from the append on, and which came back most often.
+
+        Returns how many jobs the event is about, as the others do.
+        """
+        meters, runs = self._of(event), event.runs
+        if len(runs) == 2 and runs[1] == 1:
+            meters.claimed += 1
+            _waited(meters, topic, runs[0], 1, event.at)
+            return 1
+        total = count(runs)
+        meters.claimed += total
+        for seq, weight in _sampled(runs, total):
+            _waited(meters, topic, seq, weight, event.at)
+        return total
+
+    def acked(self, topic: Topic, event: Acked) -> int:
+        """Measure how long work took, and how many deliveries."""
+        meters, queue, runs = self._of(event), topic.queue, event.runs
+        assert queue is not None
+        if len(runs) == 2 and runs[1] == 1:
+            meters.acked += 1
+            _worked(meters, queue, runs[0], 1, event.at)
+            return 1
+        total = count(runs)
+        meters.acked += total
+        for seq, weight in _sampled(runs, total):
+            _worked(meters, queue, seq, weight, event.at)
+        return total
+
+    def released(self, event: Released) -> int:
+        """Count jobs that came back."""
+        released = count(event.runs)
+        self._of(event).released += released
+        return released
+
+    def forget(self, topic_id: int) -> None:
+        """Drop the numbers of a queue that is gone."""
+        self._queues.pop(topic_id, None)
+
+    def _of(self, event: Claimed | Acked | Released) -> QueueMeters:
+        meters = self._queues.get(event.topic)
+        if meters is None:
+            if len(self._queues) >= QUEUES_MAX:
+                del self._queues[next(iter(self._queues))]
+            meters = self._queues[event.topic] = QueueMeters(event.at)
+        return meters
+
+    def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
+        """The numbers of one queue; totals are of jobs since ``since``, which is None where nothing happened yet."""
+        meters = self._queues.get(topic.id)
+        since = None if meters is None else meters.since + wall_offset_ms
+        meters = meters or QueueMeters(0)
+        if topic.is_dead(meters.worst[0]):
+            meters.worst = (0, 0)
+        seq, deliveries = meters.worst
+        return {
+            "since": since,
+            "claimed": meters.claimed,
+            "acked": meters.acked,
+            "released": meters.released,
+            "expired": queue.expired,
+            "failed_before": len(queue.histories),
+            "worst": {"seq": seq, "deliveries": deliveries} if seq else None,
+            "in_queue_ms": _shown(meters.in_queue_ms),
+            "processing_ms": _shown(meters.processing_ms),
+            "deliveries": _shown(meters.deliveries),
+        }
+
+
+def _waited(meters: QueueMeters, topic: Topic, seq: int, weight: int, now: int) -> None:
+    queue = topic.queue
+    assert queue is not None
+    before = queue.deliveries.get(seq) if queue.deliveries else None
+    if before is None:
+        pieces = topic.pieces
+        at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+        meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
+    elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+        meters.worst = (seq, before + 1)
+
+
+def _worked(meters: QueueMeters, queue: Queue, seq: int, weight: int, now: int) -> None:
+    lease = queue.in_flight.get(seq)
+    if lease is not None:
+        meters.processing_ms.observe(now - lease.since, weight)
+        meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
+
+
+def _sampled(runs: list[int], total: int) -> Iterator[tuple[int, int]]:
+    """A few seqs of these runs, evenly spread, each with how many it stands for."""
+    if total <= _SAMPLES:
+        for i in range(0, len(runs), 2):
+            for seq in range(runs[i], runs[i] + runs[i + 1]):
+                yield seq, 1
+        return
+    wanted = [total * k // _SAMPLES for k in range(_SAMPLES + 1)]
+    passed, k = 0, 0
+    for i in range(0, len(runs), 2):
+        lo, n = runs[i], runs[i + 1]
+        while k < _SAMPLES and wanted[k] < passed + n:
+            yield lo + wanted[k] - passed, wanted[k + 1] - wanted[k]
+            k += 1
+        passed += n
+
+
+def _shown(histogram: Histogram) -> dict[str, Any]:
+    """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for what lies above them."""
+    return {
+        "bounds": list(histogram.bounds),
+        "counts": list(histogram.counts),
+        "count": histogram.count,
+        "sum": histogram.total,
+        **{f"p{round(share * 100)}": histogram.quantile(share) for share in (0.5, 0.9, 0.99)},
+    }

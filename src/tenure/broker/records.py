@@ -1,0 +1,290 @@
+"""Records by topic and seq, from the frames they lie in."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from tenure.contract.records import Stored
+from tenure.core.events import Appended, Carried, decode
+from tenure.core.frame_index import find
+from tenure.core.ranges import each
+from tenure.core.records import ends_of, unpack
+from tenure.core.topic import Topic
+from tenure.errors import Corrupt
+from tenure.log.interface import Log
+
+__all__ = ["TABLES_MAX", "Frame", "Reader", "Table"]
+
+TABLES_MAX = 256
+"""How many tables a reader keeps, about 4 bytes per record each."""
+_CACHE_FROM_BYTES = 2048
+_YOUNG_BYTES = 2 << 20
+_ENTRY_BYTES = 300
+
+
+class Table:
+    """Which seqs a frame holds and where each record ends: all that weighing needs."""
+
+    __slots__ = ("ends", "first_seq", "seqs")
+
+    def __init__(self, ends: array[int], first_seq: int, seqs: list[int] | None = None) -> None:
+        self.ends = ends
+        self.first_seq = first_seq
+        self.seqs = seqs
+
+    @classmethod
+    def of(cls, event: Appended | Carried) -> Table:
+        """Return the table of a frame that was read."""
+        ends = ends_of(event.ends, len(event.blobs))
+        return cls(ends, event.lo, event.seqs) if isinstance(event, Carried) else cls(ends, event.first_seq)
+
+    @classmethod
+    def guess(cls, topic: Topic, first: int, follower: int, size: int) -> Table:
+        """Return a table for a frame that cannot be read: even shares for those of its seqs that are alive.
+
+        A share is what a record of the topic weighs on average, but not less than if the frame still held all seqs it
+        answers for, and not more than if it held only the live ones. The table is kept, so removals one by one do not
+        take more than the frame weighs between them.
+        """
+        seqs = list(each(topic.live_runs(first, follower)))
+        count = len(seqs)
+        least, average = size * count // (follower - first), topic.bytes * count // max(topic.count, 1)
+        total = min(max(average, least), size)
+        return cls(array("I", (total * (i + 1) // count for i in range(count))), first, seqs)
+
+    def between(self, lo: int, hi: int) -> range:
+        """The indices of the records with seqs in ``[lo, hi)``."""
+        if self.seqs is not None:
+            return range(bisect_left(self.seqs, lo), bisect_left(self.seqs, hi))
+        return range(max(lo - self.first_seq, 0), min(hi - self.first_seq, len(self.ends)))
+
+    def seq(self, index: int) -> int:
+        """The seq of record ``index``."""
+        return self.first_seq + index if self.seqs is None else self.seqs[index]
+
+    def start(self, index: int) -> int:
+        """Where record ``index`` starts."""
+        return self.ends[index - 1] if index else 0
+
+    def size(self, index: int) -> int:
+        """How many bytes record ``index`` takes."""
+        return self.ends[index] - self.start(index)
+
+
+class Frame:
+    """The records of one append, or of several that were rewritten together. ``lost`` says why they cannot be read."""
+
+    __slots__ = ("ats", "blobs", "lost", "plain", "table", "ts", "tss")
+
+    def __init__(self, event: Appended | Carried) -> None:
+        self.table = Table.of(event)
+        self.lost = event.lost if isinstance(event, Carried) else None
+        self.blobs = event.blobs
+        self.plain = event.plain
+        self.ts = 0 if isinstance(event, Carried) else event.ts
+        self.tss: list[int] | None = event.tss if isinstance(event, Carried) else None
+        self.ats: list[int] | None = event.ats if isinstance(event, Carried) else None
+
+    def blob(self, index: int) -> bytes:
+        """The bytes of record ``index``."""
+        return self.blobs[self.table.start(index) : self.table.ends[index]]
+
+    def record(self, index: int) -> Stored:
+        """Record ``index``, unpacked."""
+        ts = self.ts if self.tss is None else self.tss[index]
+        data, extras = unpack(self.blob(index), self.plain)
+        return Stored(self.table.seq(index), ts, data, extras.tag, extras.node, extras.meta, extras.hops)
+
+    def records(self, lo: int, hi: int) -> list[Stored]:
+        """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time
+        goes. Raises Corrupt where their payload is lost.
+        """
+        if self.lost is not None:
+            raise Corrupt(self.lost, code="unreadable")
+        chosen = self.table.between(lo, hi)
+        if not self.plain or self.tss is not None or not chosen:
+            return [self.record(index) for index in chosen]
+        ends, blobs, ts = self.table.ends, self.blobs, self.ts
+        if len(chosen) == 1:
+            return [Stored(self.table.seq(chosen.start), ts, self.blob(chosen.start))]
+        stops = ends[chosen.start : chosen.stop]
+        starts = array("I", (self.table.start(chosen.start),)) + stops[:-1]
+        seqs = range(self.table.first_seq + chosen.start, self.table.first_seq + chosen.stop)
+        return [Stored(seq, ts, blobs[a:b]) for seq, a, b in zip(seqs, starts, stops, strict=True)]
+
+
+class Reader:
+    """Reads through the topic's pieces; keeps the last large frames, because neighbours tend to be read next.
+
+    What was just appended is likely to be claimed next, so the newest appends are kept as they are, in two
+    generations: when the young one is full it becomes the old one, and nothing is sorted out one by one. Tables are
+    kept apart and longer: an ack of some of a frame's jobs needs nothing else.
+
+    Damage is an error only for those who want the records themselves: what they weigh can always be told.
+    """
+
+    def __init__(self, log: Log, cache_bytes_max: int) -> None:
+        self._log = log
+        self.tables_max = TABLES_MAX
+        self._refused = (0, 0)
+        self._cache_bytes_max = cache_bytes_max
+        self._cached_bytes = 0
+        self._young: dict[int, Appended] = {}
+        self._old: dict[int, Appended] = {}
+        self._young_bytes = 0
+        self._frames: OrderedDict[int, Frame] = OrderedDict()
+        self._tables: OrderedDict[int, Table] = OrderedDict()
+
+    def remember(self, location: int, event: Appended) -> None:
+        """Keep what was just appended for whoever reads it first."""
+        self._young[location] = event
+        self._young_bytes += len(event.blobs) + _ENTRY_BYTES
+        if self._young_bytes > _YOUNG_BYTES:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
+
+    def frame(self, location: int) -> Frame:
+        """The frame at a location. Raises Corrupt where it cannot be read whole."""
+        frame = self._frames.get(location)
+        return frame if frame is not None else self._open(location, self._event(location))
+
+    def refused_ms(self, segment: int, now: int) -> int:
+        """How long the disk has refused reads of a segment, counted from the first call about it."""
+        if self._refused[0] != segment:
+            self._refused = (segment, now)
+        return now - self._refused[1]
+
+    def _event(self, location: int) -> Appended | Carried:
+        kept = self._young.get(location) or self._old.get(location)
+        if kept is not None:
+            return kept
+        kind, _, body = self._log.read(location)
+        event = decode(kind, body)
+        if event.__class__ is not Appended and event.__class__ is not Carried:
+            raise Corrupt(f"the frame at location {location:#x} holds no records", location=location)
+        return event
+
+    def _open(self, location: int, event: Appended | Carried) -> Frame:
+        frame = Frame(event)
+        if len(frame.blobs) >= _CACHE_FROM_BYTES:
+            self._keep(location, frame)
+        return frame
+
+    def _keep(self, location: int, frame: Frame) -> None:
+        self._frames[location] = frame
+        self._cached_bytes += len(frame.blobs)
+        while self._cached_bytes > self._cache_bytes_max and len(self._frames) > 1:
+            _, old = self._frames.popitem(last=False)
+            self._cached_bytes -= len(old.blobs)
+
+    def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
+        """The records of live seqs, ascending."""
+        if len(runs) == 2 and runs[1] == 1:
+            seq, pieces = runs[0], topic.pieces
+            at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+            piece = pieces[at]
+            return self._record(piece.segment << 32 | piece.offsets[index], seq)
+        found, lost = self.sift(topic, runs)
+        if lost:
+            raise next(iter(lost.values()))
+        return found
+
+    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        """The records of live seqs that can be read, ascending, and why each of the others cannot."""
+        found: list[Stored] = []
+        lost: dict[int, Corrupt] = {}
+        for start, n in zip(runs[::2], runs[1::2], strict=True):
+            for first, follower, location, _ in _frames(topic, start, start + n):
+                lo, hi = max(start, first), min(start + n, follower)
+                try:
+                    found += self.frame(location).records(lo, hi)
+                except Corrupt as error:
+                    lost.update(dict.fromkeys(range(lo, hi), error))
+        return found, lost
+
+    def _record(self, location: int, seq: int) -> list[Stored]:
+        """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
+        frame = self._frames.get(location)
+        if frame is None:
+            event = self._young.get(location) or self._event(location)
+            if event.__class__ is Appended and event.count == 1 and event.plain:
+                return [Stored(seq, event.ts, event.blobs)]
+            frame = self._open(location, event)
+        return frame.records(seq, seq + 1)
+
+    def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where they are unreadable."""
+        for first, follower, location, size in _frames(topic, lo, hi):
+            table = self._table(topic, first, follower, location=location, size=size)
+            for index in table.between(lo, hi):
+                seq = table.seq(index)
+                if not topic.is_dead(seq):
+                    yield seq, table.size(index)
+
+    def weigh(self, topic: Topic, runs: list[int]) -> int:
+        """How many bytes the records of these live seqs take. Whole frames are weighed without being read, and those
+        that cannot be read are guessed at.
+        """
+        if len(runs) == 2:
+            lo, n = runs
+            if n == 1:  # one job that was put by itself: no more than a look into the index
+                pieces = topic.pieces
+                at, index = (0, bisect_right(pieces[0].firsts, lo) - 1) if len(pieces) == 1 else find(pieces, lo)
+                piece = pieces[at]
+                firsts = piece.firsts
+                behind = firsts[index + 1] if index + 1 < len(firsts) else _behind(topic, at)
+                if firsts[index] == lo and behind == lo + 1:
+                    return piece.sizes[index]
+            return self._weigh_run(topic, lo, lo + n)
+        return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
+
+    def _weigh_run(self, topic: Topic, lo: int, hi: int) -> int:
+        total = 0
+        for first, follower, location, size in _frames(topic, lo, hi):
+            if lo <= first and follower <= hi and first >= topic.floor and not topic.dead_between(first, follower):
+                total += size
+            else:
+                table = self._table(topic, first, follower, location=location, size=size)
+                total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
+        return total
+
+    def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:
+        """The table of the frame that answers for ``[first, follower)``; a guess where it cannot be read."""
+        table = self._tables.get(location)
+        if table is None:
+            try:
+                table = self.frame(location).table
+            except Corrupt:
+                table = Table.guess(topic, first, follower, size)
+            if len(table.ends) > 1:
+                self._tables[location] = table
+                if len(self._tables) > self.tables_max:
+                    self._tables.popitem(last=False)
+        return table
+
+
+def _behind(topic: Topic, at: int) -> int:
+    """The first seq behind those that piece ``at`` answers for."""
+    return topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+
+
+def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
+    """The frames that answer for seqs in ``[lo, hi)``, ascending: (first seq, seq behind its last, location, bytes)."""
+    pieces = topic.pieces
+    if not pieces or lo >= hi:
+        return
+    at, index = find(pieces, lo)
+    index = max(index, 0)
+    while at < len(pieces):
+        piece = pieces[at]
+        firsts, base = piece.firsts, piece.segment << 32
+        behind = _behind(topic, at)
+        while index < len(firsts):
+            if firsts[index] >= hi:
+                return
+            follower = firsts[index + 1] if index + 1 < len(firsts) else behind
+            yield firsts[index], follower, base | piece.offsets[index], piece.sizes[index]
+            index += 1
+        at, index = at + 1, 0

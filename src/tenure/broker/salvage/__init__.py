@@ -1,0 +1,1 @@
+"""Saving what is whole of a damaged log into a new directory."""

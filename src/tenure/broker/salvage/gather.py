@@ -1,0 +1,243 @@
+"""What the frames that are left of a damaged log still tell, gathered without trusting that any of them is missing.
+
+The fold builds each event upon those before it; here every event stands for itself. What it says of a seq stays true
+whatever was lost around it: a record that was acked, deleted or moved is gone for good, because seqs and topic ids are
+never used twice. So the order matters only for what can be replaced: configs, routers, what is parked.
+
+Kept in memory is where records lie and which seqs are spoken of, never a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from tenure.core.config import DEFAULTS, TopicConfig
+from tenure.core.events import (
+    Acked,
+    Appended,
+    Carried,
+    Claimed,
+    DeadLettered,
+    Deleted,
+    Event,
+    Evicted,
+    Extended,
+    Redriven,
+    Released,
+    RouterMoved,
+    RouterPut,
+    TopicCarried,
+    TopicDeleted,
+    TopicPut,
+)
+from tenure.core.fold import fold
+from tenure.core.fold.leases import copies_of
+from tenure.core.frame_index import add_frame, replace_frames
+from tenure.core.queue import Queue
+from tenure.core.ranges import each
+from tenure.core.snapshot import load_topic
+from tenure.core.state import State
+from tenure.core.topic import Topic
+
+__all__ = ["Remains", "Remnant"]
+
+_LEASE_EVENTS = (Claimed, Acked, Released, Extended, DeadLettered)
+
+
+class Remnant:
+    """What is known of one topic. ``topic`` has its name, config, head and marks; its pieces point into the old log.
+    ``declared`` says that name and config are its own.
+
+    ``held`` are the seqs whose record lies in a whole frame, ``gone`` those known to be removed. ``based`` says that
+    everything about it was met from its creation, or from a snapshot, on.
+    """
+
+    __slots__ = ("based", "copies", "declared", "gone", "held", "leased", "parked", "topic")
+
+    def __init__(self, topic_id: int) -> None:
+        self.topic = Topic(topic_id, "", DEFAULTS)
+        self.held = BitMap64()
+        self.gone = BitMap64()
+        self.parked: dict[int, str] = {}
+        self.copies: dict[int, int] = {}
+        self.based = self.declared = self.leased = False
+
+    @property
+    def live(self) -> BitMap64:
+        """The seqs whose records are to be kept."""
+        return self.held - self.gone
+
+    def see(self, seq: int) -> None:
+        """A seq was spoken of, so it has been given out."""
+        self.topic.head_seq = max(self.topic.head_seq, seq)
+
+    def bury(self, runs: list[int]) -> None:
+        """These seqs are gone for good."""
+        for lo, n in zip(runs[::2], runs[1::2], strict=True):
+            self.gone.add_range(lo, lo + n)
+
+    def hold(self, event: Appended, location: int) -> None:
+        """A frame of records is whole."""
+        pieces, first = self.topic.pieces, event.first_seq
+        frame = (first, location, len(event.blobs), event.at)
+        if pieces and pieces[-1].firsts[-1] >= first:
+            replace_frames(pieces, first, first + event.count, frame)
+        else:
+            add_frame(pieces, *frame)
+        self.held.add_range(first, first + event.count)
+        self.see(first + event.count - 1)
+        self.topic.last_write_ms = event.ts
+
+    def hold_again(self, event: Carried, location: int) -> None:
+        """Records were rewritten; what the frame leaves out of its range was dead by then.
+
+        Those whose payload was lost are held no more than before: an older frame may still have it.
+        """
+        kept, covered = BitMap64(event.seqs), BitMap64()
+        covered.add_range(event.lo, event.hi)
+        if event.lost is None:
+            frame = (event.lo, location, event.size_bytes, event.ats[-1])
+            replace_frames(self.topic.pieces, event.lo, event.hi, frame)
+            self.held |= kept
+        self.gone |= covered - kept
+        self.see(event.hi - 1)
+
+    def recall(self, snapshot: Topic) -> None:
+        """A snapshot says all there was to know at its time, but for payloads."""
+        topic = self.topic
+        for name in ("name", "config", "implicit", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
+            setattr(topic, name, getattr(snapshot, name))
+        topic.cap_floor = max(topic.cap_floor, snapshot.cap_floor)
+        topic.ttl_floor = max(topic.ttl_floor, snapshot.ttl_floor)
+        self.gone.add_range(1, snapshot.floor)
+        if snapshot.dead:
+            self.gone |= snapshot.dead
+        self.see(snapshot.head_seq)
+        self.parked = dict(snapshot.queue.parked) if snapshot.queue is not None else {}
+        self.copies = dict(snapshot.queue.copies) if snapshot.queue is not None else {}
+        self.based = True
+
+
+class _Move(NamedTuple):
+    """Jobs that left a topic for another, as a broken batch says: true only if they arrived there."""
+
+    topic: int
+    runs: list[int]
+    dest: int
+    dest_seq: int
+
+
+class Remains:
+    """Everything that is left of a log. ``state`` has what is true of the broker as a whole: clock, ids, routers."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.topics: dict[int, Remnant] = {}
+        self._deleted: set[int] = set()
+        self._names: dict[str, int] = {}
+        self._moves: list[_Move] = []
+
+    def take(self, event: Event, location: int, *, whole: bool, wounded: bool) -> None:
+        """Take in one event; of a ``whole`` batch or not, behind damage (``wounded``) or not."""
+        state = self.state
+        state.log_ms = max(state.log_ms, event.at)
+        topic_id = getattr(event, "topic", 0)
+        state.next_topic_id = max(state.next_topic_id, topic_id + 1)
+        if not topic_id:
+            fold(state, event, location)
+            self._see_router(event, wounded=wounded)
+        elif isinstance(event, TopicDeleted):
+            self._deleted.add(topic_id)
+            self.topics.pop(topic_id, None)
+            fold(state, event, location)
+        elif topic_id not in self._deleted:
+            self._about(self.topics.setdefault(topic_id, Remnant(topic_id)), event, location, whole=whole)
+
+    def _about(self, remnant: Remnant, event: Event, location: int, *, whole: bool) -> None:
+        topic = remnant.topic
+        if isinstance(event, (*_LEASE_EVENTS, Deleted, Evicted, Redriven)):
+            remnant.see(event.runs[-2] + event.runs[-1] - 1)
+            remnant.leased |= isinstance(event, _LEASE_EVENTS)
+        match event:
+            case TopicPut():
+                topic.name, topic.config, topic.implicit = event.name, event.config, event.implicit
+                self._names[event.name] = topic.id
+                self.state.retired.discard(event.name)
+                if event.created:
+                    topic.created_ms, remnant.based = event.at, True
+            case TopicCarried():
+                remnant.recall(load_topic(event.snapshot))
+                self._names[topic.name] = topic.id
+            case Appended():
+                remnant.hold(event, location)
+            case Carried():
+                remnant.hold_again(event, location)
+            case Acked() | Deleted():
+                remnant.bury(event.runs)
+            case Evicted():
+                remnant.bury(event.runs)
+                above = event.runs[-2] + event.runs[-1]
+                topic.cap_floor = max(topic.cap_floor, above if event.reason == "cap" else 0)
+                topic.ttl_floor = max(topic.ttl_floor, above if event.reason != "cap" else 0)
+            case DeadLettered() if event.action in ("park", "copy"):
+                remnant.parked.update(dict.fromkeys(each(event.runs), event.reason))
+                remnant.copies.update(copies_of(event))
+            case Redriven() if not event.dest:
+                remnant.leased = True
+                for seq in each(event.runs):
+                    remnant.parked.pop(seq, None)
+                    remnant.copies.pop(seq, None)
+            case DeadLettered() | Redriven():
+                if whole or not event.dest:
+                    remnant.bury(event.runs)
+                else:
+                    self._moves.append(_Move(topic.id, event.runs, event.dest, event.dest_seq))
+
+    def _see_router(self, event: Event, *, wounded: bool) -> None:
+        """A router's place says how far its source went, and what it missed burnt a seq of its destination."""
+        if not isinstance(event, (RouterPut, RouterMoved)):
+            return
+        router = self.state.routers.get(event.name)
+        source = self.topics.get(self._names.get(router.source, 0)) if router is not None else None
+        if source is not None:
+            source.see(event.cursor)
+        if isinstance(event, RouterMoved) and event.missed:
+            dest = self.topics.get(event.dest)
+            if dest is not None and dest.based and not wounded:
+                dest.see(dest.topic.head_seq + 1)
+                dest.gone.add(dest.topic.head_seq)
+                dest.topic.trim_seq, dest.topic.trim_missed = dest.topic.head_seq, event.missed
+
+    def settle(self) -> None:
+        """Once everything was taken in: decide what only the whole can tell."""
+        for move in self._moves:
+            source, dest = self.topics.get(move.topic), self.topics.get(move.dest)
+            if source is not None and (move.dest in self._deleted or (dest is not None and move.dest_seq in dest.held)):
+                source.bury(move.runs)
+        for topic_id, remnant in list(self.topics.items()):
+            # A name is given again only once the topic that had it was deleted.
+            if remnant.topic.name and self._names[remnant.topic.name] != topic_id:
+                del self.topics[topic_id]
+        for topic_id, remnant in sorted(self.topics.items()):
+            remnant.declared = bool(remnant.topic.name)
+            if not remnant.declared:
+                remnant.topic.name = self._free_name(f"salvaged-{topic_id}")
+                remnant.topic.config = TopicConfig(type="queue" if remnant.leased else "log")
+            if remnant.topic.config.type == "queue":
+                remnant.topic.queue = Queue()
+            self.state.retired.discard(remnant.topic.name)
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._names:
+            number += 1
+            name = f"{wanted}-{number}"
+        self._names[name] = 0
+        return name
+
+    def __iter__(self) -> Iterator[Remnant]:
+        """The topics that are left, by id."""
+        return iter([remnant for _, remnant in sorted(self.topics.items())])

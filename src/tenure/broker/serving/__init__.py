@@ -1,0 +1,1 @@
+"""Callers of an open broker: who waits, who is fed, in which order."""

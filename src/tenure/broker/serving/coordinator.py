@@ -1,0 +1,176 @@
+"""Everybody who waits for jobs: long polls, cohorts and work streams, fed by one pass.
+
+A pass divides what is ready among all who wait, in proportion to what each asks for, so nobody drains the head
+because it came first. Nothing polls: a pass runs when something was appended, released or acked, and when the next
+deadline comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from tenure.broker.engine import Engine
+from tenure.broker.serving.alarms import Alarm, Alarms
+from tenure.broker.serving.waiting_line import Line, Taker
+from tenure.core.claim import claimable_count
+from tenure.core.queue import NEVER, Queue
+from tenure.core.topic import Topic
+from tenure.errors import NotFound, Overloaded, TenureError
+
+__all__ = ["Coordinator"]
+
+
+class Coordinator:
+    """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all.
+
+    ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks who wants something.
+    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other one in this turn of the loop;
+    ``attend_later`` sees to each of them in the next.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        alarms: Alarms,
+        *,
+        on_time_passed: Callable[[], None],
+        attend_later: Callable[[Topic], None],
+    ) -> None:
+        self._engine = engine
+        self._alarms = alarms
+        self._on_time_passed = on_time_passed
+        self._attend_later = attend_later
+        self._lines: dict[Topic, Line] = {}
+        self._deadlines: dict[Topic, Alarm] = {}
+        self._cohorts: dict[Topic, Alarm] = {}
+        self.resting: set[Topic] = set()
+        self.waiting = 0
+
+    def waits_on(self, topic: Topic) -> bool:
+        """Whether anybody waits for jobs of this queue."""
+        return topic in self._lines
+
+    def add(self, topic: Topic, taker: Taker) -> None:
+        """Let somebody wait; where the queue gathers cohorts, the first one opens the window."""
+        line = self._lines.get(topic)
+        if line is None:
+            line = self._lines[topic] = Line()
+        line.add(taker)
+        self.waiting += 1
+        jitter_ms = topic.config.claim_jitter_ms
+        if jitter_ms and topic not in self._cohorts:
+            due = self._engine.now() + jitter_ms
+            self._cohorts[topic] = self._alarms.at(due, lambda: self._close_window(topic))
+        self._watch(topic)
+
+    def _close_window(self, topic: Topic) -> None:
+        self._cohorts.pop(topic, None)
+        self.serve(topic)
+
+    def wake(self, topic: Topic, taker: Taker) -> None:
+        """A taker that was full may want something again: the next pass looks at it."""
+        line = self._lines.get(topic)
+        if line is not None and line.wake(taker):
+            self._engine.touched.add(topic)
+
+    def remove(self, topic: Topic, taker: Taker) -> None:
+        """Somebody stops waiting."""
+        line = self._lines.get(topic)
+        if line is None:
+            return
+        if line.remove(taker):
+            self.waiting -= 1
+        if not line:
+            self._forget(topic)
+
+    def _forget(self, topic: Topic) -> None:
+        self.waiting -= len(self._lines.pop(topic, ()))
+        for alarms in (self._deadlines, self._cohorts):
+            alarm = alarms.pop(topic, None)
+            if alarm is not None:
+                alarm.cancel()
+
+    def serve(self, topic: Topic) -> None:
+        """One pass: divide what is ready among those who wait. While a window is open, it waits for its end."""
+        if topic not in self._lines:
+            return
+        if topic.queue is None or self._engine.state.by_id.get(topic.id) is not topic:
+            gone = NotFound(f"topic {topic.name!r} was deleted", code="topic_not_found", topic=topic.name)
+            self._dismiss(topic, gone)
+            return
+        if topic in self._cohorts or topic in self.resting:
+            return
+        self._engine.state.pass_time(topic, self._engine.now())
+        self._on_time_passed()
+        self._pass(topic, topic.queue, self._lines[topic])
+        self._watch(topic)
+
+    def _pass(self, topic: Topic, queue: Queue, line: Line) -> None:
+        """Feed those whose turn it is. Dead letters end the pass: it goes on in another turn of the loop."""
+        ready = claimable_count(topic, queue) if line.is_hungry else 0
+        if not ready:
+            return
+        totals = self._engine.totals
+        dead_lettered = totals.dead_lettered
+        for taker, share in line.shares(ready):
+            fed = self._feed(topic, taker, share)
+            if totals.dead_lettered > dead_lettered:
+                self.rest(topic)
+                return
+            if not fed:
+                return
+
+    def rest(self, topic: Topic) -> None:
+        """Dead letters have taken up this turn: let the queue go on in the next one."""
+        self.resting.add(topic)
+        self._attend_later(topic)
+
+    def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
+        """Claim for one taker; False where there is nothing more to hand out."""
+        try:
+            answer = self._engine.run(replace(taker.claim, max_count=share))
+        except Overloaded:
+            return False  # a cap is reached: the next ack makes room and another pass
+        except TenureError as error:
+            taker.refuse(error)
+            self.remove(topic, taker)
+            return True
+        if not answer.reply.jobs:
+            return False
+        if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
+            self._engine.touched.add(topic)
+        self._lines[topic].served(taker)
+        if taker.give(answer):
+            self.remove(topic, taker)
+        return True
+
+    def _dismiss(self, topic: Topic, error: TenureError) -> None:
+        for taker in list(self._lines[topic]):
+            taker.refuse(error)
+        self._forget(topic)
+
+    def close(self, error: TenureError) -> None:
+        """Turn everybody away."""
+        for topic in list(self._lines):
+            self._dismiss(topic, error)
+
+    def _watch(self, topic: Topic) -> None:
+        """Wake up when time alone makes something claimable."""
+        if topic not in self._lines or topic.queue is None:
+            return
+        due, alarm = topic.queue.next_at, self._deadlines.get(topic)
+        if alarm is not None:
+            if alarm.ring is not None and alarm.due_ms <= due:
+                return
+            alarm.cancel()
+        if due < NEVER:
+            self._deadlines[topic] = self._alarms.at(due, self._on_deadline(topic))
+
+    def _on_deadline(self, topic: Topic) -> Callable[[], None]:
+        def ring() -> None:
+            self._deadlines.pop(topic, None)
+            self.serve(topic)
+
+        return ring

@@ -1,0 +1,201 @@
+"""Claims that wait for their sync: nobody has the jobs yet, so their leases may not run out (fault 15).
+
+A claim on a queue with durable leases is answered once it is synced. Where the disk takes long, the lease is extended
+before it runs out, each time for twice as long as before, so a sync of any length needs few events.
+
+The deadline that is answered is durable too. Where less than nine tenths of the lease are left when the sync is
+through, the deadline moves to a whole lease from then, and that is synced before the answer. If this sync eats into the
+lease as well, the next one probably will too: then the deadline moves by the length of that wait on top.
+
+The common case, a sync of a millisecond, pays for a dict entry and nothing else: there is one alarm for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tenure.broker.answer import Answer, Level
+from tenure.broker.serving.alarms import Alarm
+from tenure.broker.serving.pending import Pending
+from tenure.contract.replies import Grant
+from tenure.core.config import LEASE_MS_MAX
+from tenure.core.decide.holding import shift_deadline, still_held
+from tenure.errors import TenureError
+
+if TYPE_CHECKING:
+    from tenure.broker.serving.loop import Pump
+
+__all__ = ["RepeatedClaim", "SyncedClaim", "UnsyncedClaims"]
+
+_ROUNDS_MAX: Final = 4
+"""How often a deadline is moved and synced again before the claim is answered with what is left of it."""
+_SOON: Final = 8
+"""Leases that are due within this part of the time they are kept for are extended together."""
+
+
+class _Move(NamedTuple):
+    """A later deadline, in a batch that is not synced yet."""
+
+    batch: int
+    deadline: int
+    begun: int
+
+
+class _Unsynced:
+    """A lease whose claim waits for its sync, and how many callers wait for it.
+
+    ``deadline`` is the one known to be durable; ``move`` is under way, and ``wait_ms`` is how long the last one was.
+    ``due`` is when the lease is extended next, to last for ``keep_ms`` at least.
+    """
+
+    __slots__ = ("callers", "claim", "deadline", "due", "keep_ms", "move", "wait_ms")
+
+    def __init__(self, claim: Grant, *, deadline: int) -> None:
+        self.claim = claim
+        self.callers = 0
+        self.deadline = deadline
+        self.keep_ms = claim.lease_ms
+        self.due = deadline - claim.lease_ms // 2
+        self.move: _Move | None = None
+        self.wait_ms = 0
+
+
+class UnsyncedClaims:
+    """Keeps the leases of claims alive until they are answered, one entry per lease."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._engine = pump.engine
+        self._waiting: dict[int, _Unsynced] = {}
+        self._alarm: Alarm | None = None
+
+    def answer(self, answer: Answer[Grant]) -> Answer[Grant] | SyncedClaim | RepeatedClaim:
+        """Answer a claim once it is durable.
+
+        A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
+        what is pending, and keeps nothing alive.
+        """
+        claim = answer.reply
+        if answer.batch <= self._engine.synced_batch:
+            return answer
+        if claim.lease_ms or claim.lease in self._waiting:
+            return SyncedClaim(self._pump, self, answer)
+        return RepeatedClaim(self._pump, answer)
+
+    # For those who wait
+
+    def join(self, claim: Grant) -> None:
+        """One caller more waits for this lease."""
+        entry = self._waiting.get(claim.lease)
+        if entry is None:
+            deadline = claim.deadline - self._engine.state.wall_offset_ms
+            entry = self._waiting[claim.lease] = _Unsynced(claim, deadline=deadline)
+            self._watch(entry.due)
+        entry.callers += 1
+
+    def leave(self, claim: Grant) -> None:
+        """One caller less waits for it; with the last one it is kept alive no longer."""
+        entry = self._waiting[claim.lease]
+        entry.callers -= 1
+        if not entry.callers:
+            del self._waiting[claim.lease]
+
+    async def complete(self, claim: Grant) -> Grant:
+        """The claim, which is durable now, with a durable deadline: moved where too little is left of it."""
+        entry, engine = self._waiting[claim.lease], self._engine
+        for _ in range(_ROUNDS_MAX):
+            if (entry.deadline - engine.now()) * 10 >= entry.claim.lease_ms * 9:
+                break
+            move = entry.move or self._move(entry)
+            if move is None:
+                break
+            await Answer(claim, move.batch, Level.SYNCED, engine.gate)
+            if entry.move is move:  # else another caller that waits for this lease has seen it already
+                entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
+        shown = entry.deadline + engine.state.wall_offset_ms
+        answered = claim if claim.deadline == shown else replace(claim, deadline=shown)
+        return still_held(engine.state, answered, engine.now())
+
+    def _move(self, entry: _Unsynced) -> _Move | None:
+        """Put a new deadline on its way to the disk; None where there can be none."""
+        lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
+        with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
+            self._pump.check_open()
+            moved = self._shift(entry, lease_ms)
+            if moved.reply:
+                now = self._engine.now()
+                entry.move, entry.due = _Move(moved.batch, moved.reply, now), now + lease_ms // 2
+                self._watch(entry.due)
+        self._pump.settle()
+        return entry.move
+
+    def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
+        """Log that a lease lasts so long from now; the reply is its deadline, or 0 where nothing is held any more."""
+        engine = self._engine
+        return engine.carry_out(shift_deadline(engine.state, entry.claim, engine.now(), lease_ms=lease_ms))
+
+    # Keeping alive
+
+    def _watch(self, due: int) -> None:
+        """Wake up at that time, or before. An alarm that turns out to be early, or for nobody, costs nothing."""
+        if self._alarm is not None:
+            if self._alarm.ring is not None and self._alarm.due_ms <= due:
+                return
+            self._alarm.cancel()
+        self._alarm = self._pump.alarms.at(due, self._keep)
+
+    def _keep(self) -> None:
+        """Extend the leases that are due, and those that soon will be: few alarms, however many leases."""
+        now = self._engine.now()
+        for entry in self._waiting.values():
+            if entry.due - now <= entry.keep_ms // _SOON:
+                entry.keep_ms = min(2 * entry.keep_ms, LEASE_MS_MAX)
+                entry.due = now + entry.keep_ms // 2
+                with suppress(TenureError):  # a log that failed tells the caller by itself
+                    self._shift(entry, entry.keep_ms)
+        if self._waiting:
+            self._watch(min(entry.due for entry in self._waiting.values()))
+
+
+class RepeatedClaim(Pending[Grant]):
+    """A claim that was answered before, asked for again: what is held of it once the log is durable up to here."""
+
+    def __init__(self, pump: Pump, answer: Answer[Grant]) -> None:
+        self._engine = pump.engine
+        self._answer = answer
+        super().__init__(pump.loop)
+
+    async def _finish(self) -> Grant:
+        answered = await self._answer
+        return still_held(self._engine.state, answered, self._engine.now())
+
+    def _abandon(self) -> None:
+        """Whoever asked first may still hold it."""
+
+
+class SyncedClaim(Pending[Grant]):
+    """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
+
+    def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
+        self._pump = pump
+        self._claims = claims
+        self._answer = answer
+        claims.join(answer.reply)
+        super().__init__(pump.loop)
+
+    async def _finish(self) -> Grant:
+        try:
+            return await self._claims.complete(await self._answer)
+        except (asyncio.CancelledError, GeneratorExit):
+            self._pump.give_back(self._answer.reply)
+            raise
+        finally:
+            self._claims.leave(self._answer.reply)
+
+    def _abandon(self) -> None:
+        self._claims.leave(self._answer.reply)
+        self._pump.give_back(self._answer.reply)

@@ -1,0 +1,109 @@
+"""Reads that may wait for their first record."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from tenure.broker.serving.pending import Pending
+from tenure.contract.commands import Diff
+from tenure.contract.replies import Difference
+from tenure.errors import NotFound, TenureError
+
+if TYPE_CHECKING:
+    from tenure.broker.serving.loop import Pump
+
+__all__ = ["ReadWaiter", "Reading"]
+
+
+class ReadWaiter:
+    """A read that is carried out again whenever something happened on its topic, until there is something to read.
+
+    ``found`` is what the first look found. With nothing in it, ``start`` makes it wait.
+    """
+
+    def __init__(self, pump: Pump, command: Diff) -> None:
+        self._pump = pump
+        self._command = command
+        self._topic = pump.engine.state.topic(command.topic)
+        self._time_is_up = False
+        self.found = self._look()
+
+    def _look(self) -> Difference:
+        return self._pump.engine.run(self._command).reply
+
+    def start(self, wait_ms: int) -> asyncio.Future[Difference]:
+        """Wait that long."""
+        self._pump.check_waiters()
+        self._future: asyncio.Future[Difference] = self._pump.loop.create_future()
+        self._pump.readings.setdefault(self._topic, set()).add(self)
+        self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
+        return self._future
+
+    def look_again(self) -> None:
+        """Something happened on the topic: answer if there is something to read now."""
+        if self._pump.engine.state.by_id.get(self._topic.id) is not self._topic:
+            self.refuse(
+                NotFound(
+                    f"topic {self._command.topic!r} was deleted", code="topic_not_found", topic=self._command.topic
+                )
+            )
+            return
+        try:
+            found = self._look()
+        except TenureError as error:
+            self.refuse(error)
+            return
+        if self._time_is_up or found.records or found.tombstone is not None:
+            self.stop()
+            if not self._future.done():
+                self._future.set_result(found)
+        else:  # what was passed over, such as the reader's own records, need not be read again
+            from_seq = max(self._command.from_seq, found.next_from_seq)
+            self._command = replace(self._command, from_seq=from_seq)
+
+    def _time_up(self) -> None:
+        self._time_is_up = True
+        self.look_again()
+
+    def refuse(self, error: TenureError) -> None:
+        """There will be nothing to read."""
+        self.stop()
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def stop(self) -> None:
+        """Wait no more."""
+        self._alarm.cancel()
+        readings = self._pump.readings.get(self._topic)
+        if readings is not None:
+            readings.discard(self)
+            if not readings:
+                del self._pump.readings[self._topic]
+
+
+class Reading(Pending[Difference]):
+    """What a read found, or will find. Cancelling or dropping it ends its wait."""
+
+    def __init__(self, pump: Pump, waiter: ReadWaiter, *, wait_ms: int) -> None:
+        found = waiter.found
+        waits = wait_ms and not found.records and found.tombstone is None
+        self._waiter = waiter
+        self._future = waiter.start(wait_ms) if waits else None
+        super().__init__(pump.loop)
+        pump.settle()
+
+    async def _finish(self) -> Difference:
+        if self._future is None:
+            return self._waiter.found
+        try:
+            return await self._future
+        finally:
+            self._waiter.stop()
+
+    def _abandon(self) -> None:
+        if self._future is not None:
+            self._waiter.stop()
+            self._future.cancel()

@@ -1,0 +1,58 @@
+"""Publishing the life of jobs to those who follow it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.broker.serving.streams import Subscription
+from tenure.core.events import Event
+from tenure.core.lease import Ended
+from tenure.core.lifecycle import Lifecycle, expired, translate
+from tenure.core.topic import Topic
+
+if TYPE_CHECKING:
+    from tenure.broker.serving.loop import Pump
+
+__all__ = ["Publisher"]
+
+
+class Publisher:
+    """The subscriptions of a broker; the engine reports to it only while there are any."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._subscriptions: list[Subscription] = []
+
+    def subscribe(self, topic: str | None) -> Subscription:
+        """Follow the life of jobs, of one topic or of all."""
+        rows_max = self._pump.engine.settings.subscriber_events_max
+        subscription = Subscription(topic, rows_max=rows_max, on_close=self._unsubscribe)
+        if not self._subscriptions:
+            self._pump.follow(self._publish)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.remove(subscription)
+        if not self._subscriptions:
+            self._pump.unfollow(self._publish)
+
+    def _publish(self, event: Event) -> None:
+        self._pump.tell_ended()
+        row = translate(self._pump.engine.state, event)
+        if row is not None:
+            self._offer(row)
+
+    def expire(self, topic: Topic, ended: Ended) -> None:
+        """A lease ran out."""
+        if self._subscriptions:
+            self._offer(expired(self._pump.engine.state, topic, ended))
+
+    def _offer(self, row: Lifecycle) -> None:
+        for subscription in self._subscriptions:
+            subscription.offer(row)
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for subscription in list(self._subscriptions):
+            subscription.close()

@@ -1,0 +1,212 @@
+"""Things that stay open: a work stream that keeps a worker supplied, and a subscription to the life of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tenure.broker.answer import Answer
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Grant
+from tenure.core.lifecycle import Lifecycle
+from tenure.core.topic import Topic
+from tenure.errors import Overloaded, TenureError
+
+if TYPE_CHECKING:
+    from tenure.broker.serving.stream_leases import StreamLeases
+
+__all__ = ["Subscription", "WorkStream"]
+
+
+class WorkStream:
+    """Jobs pushed to one connection, at most ``max_count`` of them unsettled at once.
+
+    ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
+    that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
+
+    Whether the worker behind it is alive is judged by this stream alone (fault 24), because each lapse of a stopped one
+    would push it the same jobs again, until their deliveries are used up. A worker that let a lease run out which it
+    had read, and has settled or extended nothing of this stream since it was given it, gets no more until it does. A
+    reader that let one run out unread gets no more until it reads; what it reads is never a lease that is over.
+
+    ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
+
+    >>> import asyncio
+    >>> from tenure.testing import memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         await broker.put_topic("mail", {"type": "queue"})
+    ...         await broker.produce("mail", [b"1", b"2"])
+    ...         async with broker.work("mail", node="worker-1", max_count=2) as stream:
+    ...             async for grant in stream:
+    ...                 return grant.seqs
+    >>> asyncio.run(main())
+    [1, 2]
+    """
+
+    def __init__(self, book: StreamLeases, topic: Topic, claim: Claim) -> None:
+        self.topic = topic
+        self.claim = claim
+        self.node = claim.node
+        self.max_count = claim.max_count
+        self.leases: set[int] = set()
+        self.held_count = 0
+        self._book = book
+        self._given: deque[Answer[Grant]] = deque()
+        self._signs_count = 0
+        self._is_silent = False
+        self._is_unread = False
+        self._arrival = asyncio.Event()
+        self._error: TenureError | None = None
+        self._closed = False
+
+    # For the broker
+
+    def wants(self) -> int:
+        """How many more jobs it may hold."""
+        if self._closed or self._is_silent or self._is_unread:
+            return 0
+        return max(0, self.max_count - self.held_count)
+
+    def give(self, answer: Answer[Grant]) -> bool:
+        """Take in a claim."""
+        claim = answer.reply
+        self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
+        self._given.append(answer)
+        self._arrival.set()
+        return False
+
+    def refuse(self, error: TenureError) -> None:
+        """The queue is gone."""
+        self._error = error
+        self._arrival.set()
+
+    def expire(self, lease: int, *, signs_count: int) -> None:
+        """A lease ran out, or a part of it. ``signs_count`` is how many signs of life it had when that was given."""
+        if self._given and lease >= self._given[0].reply.lease:  # leases are given and read in ascending order
+            self._is_unread = True
+        elif signs_count == self._signs_count:
+            self._is_silent = True
+
+    def hear(self) -> None:
+        """Its worker settled or extended something that was given here: a sign of life."""
+        self._signs_count += 1
+        self._is_silent = False
+
+    # For the reader
+
+    def __aiter__(self) -> WorkStream:
+        return self
+
+    async def __anext__(self) -> Grant:
+        while True:
+            while self._given:
+                answer = self._book.read(self._given[0])
+                self._given.popleft()
+                if answer is not None:
+                    self._reads_again()
+                    return await self._book.answer(answer)
+            self._reads_again()
+            if self._given:
+                continue
+            if self._error is not None:
+                raise self._error
+            if self._closed:
+                raise StopAsyncIteration
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    def _reads_again(self) -> None:
+        """The reader has come for more: it may be fed again, if that was what kept it from being fed."""
+        if self._is_unread:
+            self._is_unread = False
+            self._book.wake(self)
+
+    def detach(self) -> None:
+        """Stop, and give back only what nobody has read yet: the rest stays leased until it is settled or runs out."""
+        unread = [answer.reply.lease for answer in self._given]
+        self._given.clear()
+        self._end(unread)
+
+    def close(self) -> None:
+        """Stop, and give back what is held."""
+        self._end(None)
+
+    def _end(self, numbers: list[int] | None) -> None:
+        if not self._closed:
+            self._closed = True
+            self._arrival.set()
+            self._book.end(self, numbers)
+
+    async def __aenter__(self) -> WorkStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+class Subscription:
+    """Lifecycle rows as they happen.
+
+    A reader that lets too many pile up is cut off with Overloaded, so memory stays bounded.
+
+    >>> import asyncio
+    >>> from tenure.testing import memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker:
+    ...         await broker.put_topic("mail", {"type": "queue"})
+    ...         events = broker.events("mail")
+    ...         await broker.produce("mail", [b"1"])
+    ...         async for row in events:
+    ...             return row.event, row.runs
+    >>> asyncio.run(main())
+    ('produced', [1, 1])
+    """
+
+    def __init__(self, topic: str | None, *, rows_max: int, on_close: Callable[[Subscription], None]) -> None:
+        self.topic = topic
+        self._rows: deque[Lifecycle] = deque()
+        self._rows_max = rows_max
+        self._arrival = asyncio.Event()
+        self._on_close = on_close
+        self._overrun = False
+        self._closed = False
+
+    def offer(self, row: Lifecycle) -> None:
+        """Take in a row, if it is about the topic asked for."""
+        if self._overrun or (self.topic is not None and row.topic != self.topic):
+            return
+        if len(self._rows) >= self._rows_max:
+            self._overrun = True
+        else:
+            self._rows.append(row)
+        self._arrival.set()
+
+    def drain(self) -> list[Lifecycle]:
+        """Everything that has come so far, without waiting."""
+        rows = list(self._rows)
+        self._rows.clear()
+        return rows
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Lifecycle:
+        while not self._rows:
+            if self._overrun:
+                self.close()
+                raise Overloaded("this reader fell too far behind: subscribe again", limit="subscriber_events_max")
+            if self._closed:
+                raise StopAsyncIteration
+            self._arrival.clear()
+            await self._arrival.wait()
+        return self._rows.popleft()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if not self._closed:
+            self._closed = True
+            self._arrival.set()
+            self._on_close(self)

@@ -1,0 +1,106 @@
+"""Claims that wait: for jobs to come, or for their write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tenure.broker.answer import Answer
+from tenure.broker.serving.alarms import Alarm
+from tenure.broker.serving.pending import Pending
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Grant
+from tenure.core.decide.claim import check_claim, clamp_claim
+from tenure.core.topic import Topic
+from tenure.errors import TenureError
+
+if TYPE_CHECKING:
+    from tenure.broker.serving.loop import Pump
+
+__all__ = ["ClaimWaiter", "Waiting"]
+
+
+class ClaimWaiter:
+    """A taker that wants one claim, and stands in line until it comes or its time is up."""
+
+    def __init__(self, pump: Pump, topic: Topic, claim: Claim) -> None:
+        settings = pump.engine.settings
+        check_claim(claim, settings)
+        pump.check_waiters()
+        self._pump = pump
+        self._topic = topic
+        self._max_count = clamp_claim(claim.max_count, settings)
+        self._alarm: Alarm | None = None
+        self.claim = claim
+        self.future: asyncio.Future[Answer[Grant]] = pump.loop.create_future()
+
+    def start(self, wait_ms: int) -> None:
+        """Get in line, and wait that long if nothing is there yet."""
+        coordinator = self._pump.coordinator
+        coordinator.add(self._topic, self)
+        coordinator.serve(self._topic)
+        if self.future.done():
+            return
+        if wait_ms:
+            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
+        else:
+            self._time_up()
+
+    def wants(self) -> int:
+        return 0 if self.future.done() else self._max_count
+
+    def give(self, answer: Answer[Grant]) -> bool:
+        self._cancel_alarm()
+        if not self.future.done():
+            self.future.set_result(answer)
+        return True
+
+    def refuse(self, error: TenureError) -> None:
+        self._cancel_alarm()
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _time_up(self) -> None:
+        """The last moment: take what is there, if only an empty hand or the reason why."""
+        if self.future.done():
+            return
+        self._pump.coordinator.remove(self._topic, self)
+        try:
+            self.give(self._pump.claim(self._topic, self.claim))
+        except TenureError as error:
+            self.refuse(error)
+
+    def abandon(self) -> None:
+        """The caller is gone: wait no more, and give back what was handed over meanwhile."""
+        self._cancel_alarm()
+        self._pump.coordinator.remove(self._topic, self)
+        if not self.future.cancel() and not self.future.cancelled() and self.future.exception() is None:
+            self._pump.give_back(self.future.result().reply)
+
+
+class Waiting(Pending[Grant]):
+    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling or dropping it gives back
+    what it got.
+    """
+
+    def __init__(self, pump: Pump, waiter: ClaimWaiter, *, wait_ms: int) -> None:
+        self._pump = pump
+        self._waiter = waiter
+        waiter.start(wait_ms)
+        super().__init__(pump.loop)
+        pump.settle()
+
+    async def _finish(self) -> Grant:
+        try:
+            answer = await self._waiter.future
+        except BaseException:
+            self._waiter.abandon()
+            raise
+        return await self._pump.answer_claim(answer)
+
+    def _abandon(self) -> None:
+        self._waiter.abandon()

@@ -1,0 +1,1 @@
+"""A batch as a Parquet object: written, measured, fetched."""

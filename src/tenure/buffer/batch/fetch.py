@@ -1,0 +1,57 @@
+"""Fetching a batch by its descriptor: from any task, thread or process, without the consumer that handed it out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenure.buffer.batch.format import Batch, Descriptor, decode_batch, gone
+from tenure.buffer.loop import background
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
+from tenure.buffer.store.retrying import Patient
+from tenure.errors import Corrupt
+
+__all__ = ["FetchHandle"]
+
+
+class FetchHandle:
+    """Fetches and decodes batches; touches no cursor, keeps nothing, and pickles as the store's URL."""
+
+    def __init__(
+        self,
+        store: ObjectStore | str,
+        *,
+        settings: BufferSettings | None = None,
+        metrics: BufferMetrics | None = None,
+    ) -> None:
+        self._settings = settings if settings is not None else BufferSettings()
+        self._store = open_store(store) if isinstance(store, str) else store
+        self.metrics = metrics if metrics is not None else BufferMetrics()
+
+    def __reduce__(self) -> tuple[type[FetchHandle], tuple[ObjectStore], dict[str, BufferSettings]]:
+        return FetchHandle, (self._store,), {"_settings": self._settings}
+
+    async def fetch(self, descriptor: Descriptor) -> Batch:
+        """The batch. Raises Corrupt if it is gone or damaged for good, OutcomeUnknown if the store does not answer."""
+        settings = self._settings
+        if descriptor.bytes > settings.batch_bytes_max:
+            raise Corrupt(
+                f"batch {descriptor.seq} has {descriptor.bytes:,} bytes, more than batch_bytes_max",
+                code="batch_too_large",
+                seq=descriptor.seq,
+            )
+        patient = Patient(Metered(self._store, self.metrics), settings)
+        try:
+            data = await patient.get(descriptor.location, settings.batch_bytes_max)
+        except ObjectMissing:
+            raise gone(descriptor) from None
+        batch = await asyncio.to_thread(decode_batch, data, descriptor, settings)
+        self.metrics.batches_fetched += 1
+        self.metrics.entries_fetched += descriptor.entries
+        self.metrics.bytes_fetched += descriptor.bytes
+        return batch
+
+    def fetch_blocking(self, descriptor: Descriptor) -> Batch:
+        """As ``fetch``, for threads without a loop."""
+        return background().run(self.fetch(descriptor))

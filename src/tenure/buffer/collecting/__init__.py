@@ -1,0 +1,1 @@
+"""Deleting batches that nobody needs, and giving up damaged ones."""

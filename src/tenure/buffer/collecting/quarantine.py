@@ -1,0 +1,83 @@
+"""Giving up a batch on purpose: first the record of it, then the frontier over it."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import msgspec
+
+from tenure.buffer.batch.format import Descriptor
+from tenure.buffer.manifest import decide
+from tenure.buffer.manifest.catalog import Catalog
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.manifest.keys import QUARANTINE, quarantine_key
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store.interface import ObjectStore
+from tenure.buffer.store.retrying import Patient
+from tenure.errors import Invalid, NotFound
+
+__all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
+
+_REASON_MAX = 4_096
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """What ``quarantine/<seq>-<group>.json`` holds: the batch that was skipped, by whom, when and why."""
+
+    group: str
+    reason: str
+    ts_ms: int
+    by: str
+    descriptor: Descriptor
+
+
+async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, group: str, reason: str) -> None:
+    """Write the record; a repeated call finds it there, and the first reason stands."""
+    if not reason or len(reason) > _REASON_MAX:
+        raise Invalid(f"a quarantine needs a reason of at most {_REASON_MAX:,} characters")
+    found = await catalog.descriptors(seq, 1)
+    if not found or found[0].seq != seq:
+        raise NotFound(f"batch {seq} is not in the buffer", seq=seq)
+    record = Quarantined(group, reason, journal.clock.wall_ms(), journal.id, found[0])
+    await journal.patient.create(quarantine_key(seq, group), msgspec.json.encode(record))
+
+
+async def quarantine(
+    store: ObjectStore | str, seq: int, *, reason: str, group: str = "default", settings: BufferSettings | None = None
+) -> bool:
+    """For an operator: give up a batch that a group cannot get past, on the record; True where the group skips it now.
+
+    That is where it is the group's next one: the frontier moves over it and the group's consumer is fenced, so start it
+    again. Any other is recorded only: Spark jobs and backfills whose range it is in leave it out. The record is all
+    there is to write, too, while the buffer has no group. Raises NotFound if the batch is not in the buffer, or the
+    group is not among those that it has.
+    """
+    journal = Journal(store, settings=settings)
+    state = await journal.open(create=False)
+    if state.groups and group not in state.groups:
+        raise decide.no_group(state, group)
+    await record_quarantine(journal, Catalog(journal), seq, group=group, reason=reason)
+    is_next = group in state.groups and state.groups[group].next_seq == seq
+    if is_next:
+        await journal.commit(
+            lambda now, _: decide.start(now, group, journal.id, None, groups_max=journal.settings.groups_max)
+        )
+        epoch = journal.state.groups[group].epoch
+        await journal.commit(lambda now, _: decide.skip(now, group, epoch, seq))
+    await journal.close()
+    return is_next
+
+
+async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
+    """Which batches from ``low`` to ``high``, both included, the group has given up."""
+    patient = Patient(Metered(store, BufferMetrics()), settings)
+    found = set[int]()
+    async with aclosing(patient.listed("quarantine/", f"quarantine/{low:020}")) as listed:
+        async for info in listed:
+            parts = QUARANTINE.fullmatch(info.key)
+            if parts is not None and int(parts[1]) > high:
+                break
+            if parts is not None and parts[2] == group:
+                found.add(int(parts[1]))
+    return found

@@ -1,0 +1,114 @@
+"""How long a buffer keeps its batches, and for whom: a property of the buffer, the same for every collector.
+
+The manifest holds the retention. A batch stays while a group has not acknowledged it, and for the retention after its
+last entry was produced, by its producer's clock. While a buffer has no group, nobody can say what is needed, so
+everything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from tenure.buffer.manifest import decide
+from tenure.buffer.manifest.catalog import Catalog
+from tenure.buffer.manifest.format import Op, State
+from tenure.buffer.manifest.journal import Journal
+from tenure.buffer.settings import RETAIN_FOR_MS_MAX, BufferSettings
+from tenure.buffer.store.interface import ObjectStore
+from tenure.errors import Invalid
+
+__all__ = ["Kept", "acknowledged", "ask_retention", "first_needed", "kept_for", "set_retention"]
+
+_GROUPS_NAMED = 5
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Batches that stay, and why: for the slowest groups, for the retention, or because there is no group yet."""
+
+    why: Literal["group", "retention", "no_group"]
+    batches: int
+    groups: list[str] = []
+    """The slowest groups: what they have not acknowledged, no other group can release."""
+    idle_ms: int = 0
+    """How long ago one of them moved or started."""
+
+    def __str__(self) -> str:
+        match self.why:
+            case "group":
+                more = len(self.groups) - _GROUPS_NAMED
+                named = ", ".join(self.groups[:_GROUPS_NAMED]) + (f" and {more} more" if more > 0 else "")
+                return f"{self.batches:,} for group {named}, idle for {self.idle_ms // 1000:,} s"
+            case "retention":
+                return f"{self.batches:,} for the retention"
+            case _:
+                return f"{self.batches:,} as no group has started yet"
+
+
+def acknowledged(state: State) -> int:
+    """The first sequence that some group has not acknowledged; without groups, the first that there is."""
+    return min((group.next_seq for group in state.groups.values()), default=state.first_seq)
+
+
+async def first_needed(journal: Journal, now_ms: int) -> int:
+    """The first sequence to keep: the first that is not acknowledged by all, or not as old as the retention."""
+    state, acked = journal.state, acknowledged(journal.state)
+    if state.retain_for_ms == 0:
+        return acked
+    young_ms, seq = now_ms - state.retain_for_ms, state.first_seq
+    for run in state.runs:  # whole runs first, without reading them
+        if run.last_ms >= young_ms or run.end_seq > acked:
+            break
+        seq = run.end_seq
+    async for descriptor in Catalog(journal).walk(seq, acked):
+        if descriptor.last_ms >= young_ms:
+            break
+        seq = descriptor.seq + 1
+    return seq
+
+
+def kept_for(state: State, first_seq: int, now_ms: int) -> list[Kept]:
+    """Why the batches from ``first_seq`` on stay; empty where there are none."""
+    if not state.groups:
+        return [Kept("no_group", state.next_seq - first_seq)] if state.next_seq > first_seq else []
+    acked, found = acknowledged(state), list[Kept]()
+    if acked > first_seq:
+        found.append(Kept("retention", acked - first_seq))
+    if state.next_seq > acked:
+        slowest = sorted(name for name, group in state.groups.items() if group.next_seq == acked)
+        moved_ms = max(state.groups[name].ts_ms for name in slowest)
+        found.append(Kept("group", state.next_seq - acked, slowest, max(0, now_ms - moved_ms)))
+    return found
+
+
+async def set_retention(store: ObjectStore | str, retain_for_ms: int, *, settings: BufferSettings | None = None) -> int:
+    """Set how long a buffer keeps its batches, up or down, and return what it was before.
+
+    Raises Invalid for a time that is none, NotFound (``no_buffer``).
+    """
+    return await _retained(store, retain_for_ms, decide.retain, settings)
+
+
+async def ask_retention(store: ObjectStore | str, retain_for_ms: int, *, settings: BufferSettings | None = None) -> int:
+    """Have a buffer keep its batches for at least this long, and return what it was before.
+
+    Raises Invalid for a time that is none, NotFound (``no_buffer``).
+    """
+    return await _retained(store, retain_for_ms, decide.retain_at_least, settings)
+
+
+async def _retained(
+    store: ObjectStore | str,
+    retain_for_ms: int,
+    decision: Callable[[State, int], list[Op] | None],
+    settings: BufferSettings | None,
+) -> int:
+    if not 0 <= retain_for_ms <= RETAIN_FOR_MS_MAX:
+        raise Invalid(f"a retention is from 0 to {RETAIN_FOR_MS_MAX} ms (100 years), not {retain_for_ms}")
+    journal = Journal(store, settings=settings)
+    before = (await journal.open(create=False)).retain_for_ms
+    await journal.commit(lambda state, _: decision(state, retain_for_ms))
+    await journal.close()
+    return before

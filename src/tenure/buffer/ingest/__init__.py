@@ -1,0 +1,1 @@
+"""From a buffer into a table without Spark."""

@@ -1,0 +1,267 @@
+"""The manifest over a store: open it, follow it, and commit to it.
+
+``commit`` takes a decision, not operations: it is asked again on the new state whenever somebody else took the number.
+The order of the steps is the proof; docs/design/buffer.md walks through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Callable
+
+from tenure.buffer.manifest.create import create_buffer, find_buffer, probe
+from tenure.buffer.manifest.decide import retain_at_least
+from tenure.buffer.manifest.fold import fold
+from tenure.buffer.manifest.format import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
+from tenure.buffer.manifest.keys import CHECKPOINT, delta_key, freed_key, fresh_id
+from tenure.buffer.manifest.upkeep import Upkeep
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store.interface import ObjectStore, open_store
+from tenure.buffer.store.retrying import Patient
+from tenure.clock import Clock, SystemClock
+from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
+
+__all__ = ["Decision", "Journal"]
+
+Decision = Callable[[State, bool], list[Op] | None]
+"""What to commit on this state, or None for nothing; True says that an earlier attempt may have succeeded."""
+
+_OPENINGS_MAX = 8
+_STUCK_MAX = 3
+_FIRST_READS = 8
+_STALE_MS = 10_000
+
+
+class Journal:
+    """One follower and writer of a manifest. ``state`` is that of the last look, and is never changed in place."""
+
+    state: State
+
+    def __init__(self, store: ObjectStore | str, *, settings: BufferSettings | None = None, clock: Clock | None = None):
+        self.settings = settings if settings is not None else BufferSettings()
+        self.clock = clock if clock is not None else SystemClock()
+        self.metrics = BufferMetrics(started_ms=self.clock.wall_ms())
+        inner = open_store(store) if isinstance(store, str) else store
+        self.store = Metered(inner, self.metrics)
+        self.patient = Patient(self.store, self.settings)
+        self.id = fresh_id(self.clock.wall_ms())
+        self.upkeep = Upkeep(self.patient, self.settings, self.metrics)
+        self._lock = asyncio.Lock()
+        self._looked_ms = self._proved_ms = self.clock.boot_ms()
+        self._anchor = -1
+
+    async def open(self, *, create: bool, writing: bool = True) -> State:
+        """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
+
+        An opener whose settings ask for a longer retention than the buffer's raises it. Whoever only looks passes
+        ``writing=False``, and needs no right to write.
+        """
+        if writing:
+            await probe(self.patient)
+        marker = await self.marker(create=create)
+        self.state = await self._load()
+        if self.state.buffer != marker.buffer:
+            raise Corrupt(
+                f"two buffers under one prefix: buffer.json is of {marker.buffer}, the manifest of {self.state.buffer}",
+                code="two_buffers",
+            )
+        self._anchor = self.state.number
+        if writing and self.settings.retain_for_ms > self.state.retain_for_ms:
+            await self.commit(lambda state, _: retain_at_least(state, self.settings.retain_for_ms))
+        return self.state
+
+    async def marker(self, *, create: bool = False) -> Marker:
+        """Whose prefix this is, without reading the manifest; raises NotFound (``no_buffer``), Corrupt, Conflict."""
+        marker = await find_buffer(self.patient, self.settings)
+        if marker is not None:
+            return marker
+        if create:
+            return await create_buffer(self.patient, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
+        raise NotFound(
+            f"there is no buffer at {self.store.url}: check where it is, or let a producer make one",
+            code="no_buffer",
+            url=self.store.url,
+        )
+
+    async def sync(self) -> State:
+        """Fold what was committed since the last look."""
+        async with self._lock:
+            await self._prove()
+            return await self._sync()
+
+    async def commit(self, decide: Decision) -> State | None:
+        """Commit what ``decide`` wants on the newest state; None if it wanted nothing.
+
+        Raises what ``decide`` raises, OutcomeUnknown when the store stays silent (the commit may have happened, and
+        repeating the call finds out), Overloaded when other writers won every attempt.
+        """
+        async with self._lock:
+            started = time.monotonic()
+            in_doubt = False
+            await self._prove()
+            if self.clock.boot_ms() - self._looked_ms > _STALE_MS:
+                await self._sync()  # the next number may have been freed meanwhile: better seen before the create
+            for attempt in range(self.settings.commit_attempts_max):
+                ops = decide(self.state, in_doubt)
+                if ops is None:
+                    return None
+                folded = await self._attempt(ops)
+                if folded is not None:
+                    self._measure(started)
+                    return folded
+                if await self._freed(self.state.number + 1):
+                    # The number may have been used and freed before ours was created there: only the state can tell.
+                    in_doubt, self.state = True, await self._load()
+                else:
+                    await self._sync()
+                self.metrics.conflicts += 1
+                await self.patient.pause(attempt // 2, self.settings.conflict_ms_max)
+            raise Overloaded("other writers took every number: try again later", code="contended")
+
+    async def close(self, *, within_ms: float = math.inf) -> None:
+        """Let the upkeep under way end and announce it, within ``upkeep_ms_max`` too; the next writer does the rest.
+
+        It rides on no later commit of ours, and of writers that commit once and go, nobody else would announce it.
+        """
+        try:
+            async with asyncio.timeout(min(within_ms, self.settings.upkeep_ms_max) / 1000):
+                await self.upkeep.idle()
+                if self._anchor >= 0 and self.upkeep.unannounced(self.state):
+                    await self.commit(lambda state, _: [] if self.upkeep.unannounced(state) else None)
+                    await self.upkeep.idle()
+        except (TimeoutError, TenureError):
+            self.metrics.upkeep_failures += 1
+        finally:
+            await self.upkeep.close()
+
+    async def _attempt(self, ops: list[Op]) -> State | None:
+        """Create the next delta with these operations; None if the number went to another."""
+        number = self.state.number + 1
+        delta = Delta(
+            format=FORMAT,
+            buffer=self.state.buffer,
+            number=number,
+            prev=self.state.chain,
+            writer=self.id,
+            nonce=secrets.token_hex(8),
+            ts_ms=self.clock.wall_ms(),
+            ops=[*self.upkeep.riding(self.state), *ops],
+        )
+        data = encode(delta)
+        if len(data) > self.settings.delta_bytes_max:
+            raise Invalid(f"a delta of {len(data):,} bytes exceeds delta_bytes_max", code="delta_too_large")
+        folded = fold(self.state, delta, checksum_of(data))  # what the fold refuses is never written
+        if not await self.patient.create(delta_key(number), data) or await self._freed(number):
+            return None
+        before, self.state = self.state, folded
+        self._looked_ms = self.clock.boot_ms()
+        self.upkeep.after(before, folded)
+        return folded
+
+    async def _freed(self, number: int, block: int | None = None) -> bool:
+        return await self.patient.exists(freed_key(number // (block or self.state.block)))
+
+    async def _prove(self) -> None:
+        """Now and then, make sure that what was folded is still there: else nothing new would mean nothing at all."""
+        now_ms = self.clock.boot_ms()
+        if now_ms - self._proved_ms < _STALE_MS:
+            return
+        if not await self.patient.exists(delta_key(self._anchor)) and not await self._freed(self._anchor):
+            raise Corrupt(
+                f"the manifest is gone: delta {self._anchor} was there", code="manifest_missing", url=self.store.url
+            )
+        self._anchor, self._proved_ms = self.state.number, now_ms
+
+    async def _sync(self) -> State:
+        first, now_ms = self.state.number + 1, self.clock.boot_ms()
+        state = await self._read_on_unless_freed(self.state, first)
+        self.state = await self._load() if state is None else state
+        self._looked_ms = now_ms
+        return self.state
+
+    async def _load(self) -> State:
+        """The newest checkpoint and what follows it; a listing that is out of date is asked again."""
+        for attempt in range(_OPENINGS_MAX):
+            checkpoint = await self._checkpoint()
+            first = 0 if checkpoint is None else checkpoint.number + 1
+            state = await self._read_on_unless_freed(checkpoint, first, width=_FIRST_READS)
+            if state is not None:
+                return state
+            await self.patient.pause(attempt, self.settings.backoff_ms_max)
+        raise Corrupt(
+            "the manifest is gone or cannot be followed: no delta after the last checkpoint that can be read",
+            code="manifest_missing",
+            url=self.store.url,
+        )
+
+    async def _checkpoint(self) -> State | None:
+        """The newest checkpoint that can be read. A damaged one costs time only: the one before it is kept, too."""
+        listed = [info.key async for info in self.patient.listed("manifest/checkpoint-")]
+        for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True):
+            data = await self._find_checkpoint(key)
+            if data is None:
+                continue
+            try:
+                return decode(State, data, key)
+            except Corrupt as error:
+                if error.code == "unknown_format":
+                    raise
+                self.metrics.damaged_checkpoints += 1
+        return None
+
+    async def _find_checkpoint(self, key: str) -> bytes | None:
+        try:
+            return await self.patient.find(key, self.settings.checkpoint_bytes_max)
+        except Invalid as error:
+            if error.code != "object_too_large":
+                raise
+            raise Invalid(f"{error.message}: raise checkpoint_bytes_max", code=error.code, key=key) from None
+
+    async def _read_on_unless_freed(self, state: State | None, first: int, width: int = 1) -> State | None:
+        """Fold what follows; None if the numbers from ``first`` were freed, so that nothing read there counts."""
+        failure: Corrupt | None = None
+        read = None
+        try:
+            read = await self._read_on(state, width)
+        except Corrupt as error:
+            failure = error
+        if await self._freed(first, 1 if state is None else state.block):
+            return None
+        if failure is not None:
+            raise failure
+        return read
+
+    async def _read_on(self, state: State | None, width: int) -> State | None:
+        """Fold deltas until one is missing, reading more of them at once the more there are."""
+        stuck = 0
+        while True:
+            first = 0 if state is None else state.number + 1
+            found = await asyncio.gather(*(self._find_delta(number) for number in range(first, first + width)))
+            for number, data in enumerate(found, first):
+                if data is None:
+                    break
+                state = fold(state, decode(Delta, data, delta_key(number)), checksum_of(data))
+                self.metrics.deltas_read += 1
+            if None not in found:
+                width = min(width * 2, self.settings.reads_max)
+            elif not any(found[found.index(None) :]):
+                return state
+            elif found[0] is None:  # a later one is there: written since we looked, or freed, or this one is lost
+                stuck += 1
+                if stuck == _STUCK_MAX:
+                    raise Corrupt(
+                        f"delta {first} is missing, but a later one is there", code="manifest_gap", number=first
+                    )
+
+    async def _find_delta(self, number: int) -> bytes | None:
+        return await self.patient.find(delta_key(number), self.settings.delta_bytes_max)
+
+    def _measure(self, started: float) -> None:
+        took_ms = (time.monotonic() - started) * 1000
+        self.metrics.commits += 1
+        self.metrics.commit_ms_total += took_ms
+        self.metrics.commit_ms_max = max(self.metrics.commit_ms_max, took_ms)

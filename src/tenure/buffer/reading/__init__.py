@@ -1,0 +1,1 @@
+"""The fenced consumer of a group."""

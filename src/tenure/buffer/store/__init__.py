@@ -1,0 +1,1 @@
+"""Object stores: the interface, a directory, the clouds, and retries."""

@@ -1,0 +1,225 @@
+"""S3, Google, Azure and memory through obstore, with its traps stepped around.
+
+The client is made with the first call of each process, never before. obstore's threads do not survive a fork, and its
+calls hang in the child of a process that made one: such a child is told so at once. The client does not retry, as a
+retried create would report its own first copy as a stranger's. Uploads are one request each, so that no half of a
+multipart is ever visible. A pickled store is its URL: keys come from the environment of whoever loads it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import obstore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from tenure.buffer.store.cloud_exit import finish_at_exit
+from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.errors import Closed, Invalid
+
+__all__ = ["CloudStore"]
+
+# What a URL may say beside the bucket: nothing that is secret.
+_OPTIONS = {
+    "s3": {"endpoint", "region", "virtual_hosted_style_request", "skip_signature"},
+    "gs": set[str](),
+    "az": {"endpoint", "account_name"},
+    "memory": set[str](),
+}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_MEMORY: dict[str, MemoryStore] = {}
+_unnamed = itertools.count(1)
+_threads = {"started": False, "lost": False}
+_PAGE = 1_000
+_DELETE_PAGE = 1_000
+
+
+def _after_fork() -> None:
+    """The child has obstore's runtime, if there was one, but none of its threads."""
+    _threads["lost"] = _threads["started"]
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class CloudStore:
+    """One bucket, container or memory, below a prefix."""
+
+    def __init__(self, scheme: str, bucket: str, prefix: str, options: dict[str, str]) -> None:
+        if unknown := set(options) - _OPTIONS[scheme]:
+            raise Invalid(f"a {scheme}:// store has no option {sorted(unknown)}; secrets belong in the environment")
+        if scheme == "memory":
+            bucket = bucket or f"unnamed-{next(_unnamed)}"
+        elif not bucket:
+            raise Invalid(f"{scheme}://bucket/prefix: the bucket is missing")
+        self._scheme, self._bucket, self._prefix, self._options = scheme, bucket, prefix, options
+        self._client: tuple[int, Any] | None = None
+
+    @property
+    def url(self) -> str:
+        path = f"/{quote(self._prefix)}" if self._prefix else ""
+        query = f"?{urlencode(self._options)}" if self._options else ""
+        return f"{self._scheme}://{self._bucket}{path}{query}"
+
+    def __reduce__(self) -> tuple[type[CloudStore], tuple[str, str, str, dict[str, str]]]:
+        if self._scheme == "memory":
+            raise Invalid("a memory store lives in one process: it cannot be pickled")
+        return CloudStore, (self._scheme, self._bucket, self._prefix, self._options)
+
+    async def put_new(self, key: str, data: Bytes) -> None:
+        await self._put(key, data, "create")
+
+    async def put(self, key: str, data: Bytes) -> None:
+        await self._put(key, data, "overwrite")
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
+        try:
+            if start or length is not None:
+                wanted = limit_bytes + 1 if length is None else length
+                _check(key, wanted if length is not None else 0, limit_bytes)
+                part = await obstore.get_range_async(self._store(), self._key(key), start=start, length=wanted)
+                _check(key, len(part), limit_bytes)
+                return bytes(part)
+            answer = await obstore.get_async(self._store(), self._key(key))
+            _check(key, answer.meta["size"], limit_bytes)
+            return bytes(await answer.bytes_async())
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, key) from None
+
+    async def head(self, key: str) -> ObjectInfo:
+        try:
+            return self._info(await obstore.head_async(self._store(), self._key(key)))
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, key) from None
+
+    async def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        # obstore's prefix ends at a slash: what follows the last one is compared here.
+        folder, _, rest = prefix.rpartition("/")
+        offset = self._key(max(start_after or "", prefix[:-1] if rest else "")) if (start_after or rest) else None
+        try:
+            pages = obstore.list(self._store(), self._key(folder), offset=offset, chunk_size=_PAGE)
+            async for page in pages:
+                for meta in sorted(page, key=lambda meta: meta["path"]):
+                    info = self._info(meta)
+                    if info.key > prefix and not info.key.startswith(prefix):
+                        return
+                    if info.key.startswith(prefix) and info.key > (start_after or ""):
+                        yield info
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, prefix) from None
+
+    async def copy(self, source: str, target: str) -> None:
+        """On the server, in one request: S3 allows it up to 5 GB."""
+        try:
+            await obstore.copy_async(self._store(), self._key(source), self._key(target), overwrite=True)
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, source) from None
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), _DELETE_PAGE):
+            page = [self._key(key) for key in keys[first : first + _DELETE_PAGE]]
+            if not await self._delete(*page):  # a store without bulk deletes stops at a key that is not there
+                for key in page:
+                    await self._delete(key)
+
+    async def _delete(self, *keys: str) -> bool:
+        """Delete in one call; False where something was not there, so that the rest of the keys may be left."""
+        try:
+            await obstore.delete_async(self._store(), keys)
+        except (exceptions.NotFoundError, FileNotFoundError):
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise _translated(error, keys[0]) from None
+        return True
+
+    async def now_ms(self) -> int:
+        """What the store stamps on an object written now."""
+        key = f"probe/clock-{secrets.token_hex(8)}"
+        await self.put(key, b"")
+        try:
+            return (await self.head(key)).modified_ms
+        finally:
+            await self.delete([key])
+
+    async def _put(self, key: str, data: Bytes, mode: Any) -> None:
+        try:
+            await obstore.put_async(self._store(), self._key(key), data, mode=mode, use_multipart=False)
+        except (exceptions.NotFoundError, FileNotFoundError) as error:
+            raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
+        except (exceptions.BaseError, OSError) as error:
+            translated = _translated(error, key)
+            if mode == "overwrite" and isinstance(translated, ObjectExists):  # S3's 409: another write is under way
+                translated = OutcomeUnknown(f"another write of {key} is under way: {_brief(error)}")
+            raise translated from None
+
+    def _store(self) -> Any:
+        if _threads["lost"]:
+            raise Closed(
+                "the object store was used before this process was forked, and would hang: "
+                "start workers with spawn or forkserver, or fork before the first call",
+                code="forked",
+            )
+        _threads["started"] = True
+        finish_at_exit()
+        if self._client is None or self._client[0] != os.getpid():
+            self._client = (os.getpid(), self._connect())
+        return self._client[1]
+
+    def _connect(self) -> Any:
+        if self._scheme == "memory":
+            return _MEMORY.setdefault(self._bucket, MemoryStore())
+        named = [os.environ.get(name, "") for name in _ENDPOINTS] if self._scheme == "s3" else []
+        plain = any(url.startswith("http://") for url in [self._options.get("endpoint", ""), *named])
+        client: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
+        retry: Any = {"max_retries": 0}
+        options: Any = dict(self._options)
+        try:
+            match self._scheme:
+                case "s3":
+                    return S3Store(self._bucket, config=options, client_options=client, retry_config=retry)
+                case "gs":
+                    return GCSStore(self._bucket, config=options, client_options=client, retry_config=retry)
+                case _:
+                    return AzureStore(self._bucket, config=options, client_options=client, retry_config=retry)
+        except exceptions.BaseError as error:
+            raise StoreRefused(f"cannot open {self.url}: {_brief(error)}") from None
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}/{key}".strip("/") if self._prefix else key
+
+    def _info(self, meta: Any) -> ObjectInfo:
+        key = meta["path"][len(self._prefix) + 1 :] if self._prefix else meta["path"]
+        return ObjectInfo(key, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+
+def _check(key: str, size: int, limit_bytes: int) -> None:
+    if size > limit_bytes:
+        raise Invalid(f"{key} has {size:,} bytes, the limit is {limit_bytes:,}", code="object_too_large")
+
+
+def _translated(error: Exception, key: str) -> Exception:
+    """The store's own word for what obstore reports; whatever is not known to be harmless is unknown."""
+    match error:
+        case exceptions.AlreadyExistsError() | FileExistsError():
+            return ObjectExists(f"the object is there already: {key}")
+        case exceptions.NotFoundError() | FileNotFoundError():
+            return ObjectMissing(f"no such object: {key}")
+        case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError() | PermissionError():
+            return StoreRefused(f"the store does not allow it: {key}: {_brief(error)}")
+        case exceptions.NotSupportedError() | exceptions.InvalidPathError() | NotImplementedError():
+            return StoreRefused(f"the store cannot do it: {key}: {_brief(error)}")
+        case _ if "NoSuchBucket" in str(error):
+            return StoreRefused(f"there is no such bucket: {_brief(error)}")
+        case _:
+            return OutcomeUnknown(f"the store failed: {key}: {_brief(error)}")
+
+
+def _brief(error: Exception) -> str:
+    """What happened, without the dump of the client's insides that follows it."""
+    return str(error).partition("\n\nDebug source")[0].strip()

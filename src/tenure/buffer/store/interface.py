@@ -1,0 +1,136 @@
+"""The few things the buffer asks of an object store, and the few ways they fail.
+
+    ObjectExists     a Conflict: the key is taken, or another create of it is under way. Read it: it may be ours
+    ObjectMissing    a NotFound: no such key
+    OutcomeUnknown   an Indeterminate: it may have happened, or happen yet. Read, or repeat what may be repeated
+    StoreRefused     a Denied: keys, permissions, names. Repeating cannot help
+
+Reading, heading, listing and deleting may always be repeated, ``put_new`` of the same bytes too. ``ObjectExists`` alone
+proves nothing about what is stored: ``Patient.create`` reads the key. A store does not retry by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from tenure.errors import Conflict, Denied, Indeterminate, Invalid, NotFound
+
+__all__ = [
+    "Bytes",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectMissing",
+    "ObjectStore",
+    "OutcomeUnknown",
+    "StoreRefused",
+    "open_store",
+]
+
+
+Bytes = bytes | memoryview
+"""What is written: a batch comes as a view of where it was encoded, so that it is not copied."""
+
+
+class ObjectExists(Conflict):
+    """The key is taken: read it, it may be your own, or not there yet."""
+
+    default_code = "object_exists"
+
+
+class ObjectMissing(NotFound):
+    """There is no such object."""
+
+    default_code = "object_missing"
+
+
+class OutcomeUnknown(Indeterminate):
+    """The call failed on the way: it may have happened, or may happen yet."""
+
+    default_code = "store_unknown"
+
+
+class StoreRefused(Denied):
+    """The store does not allow this: check keys, permissions and the URL."""
+
+    default_code = "store_refused"
+
+
+class ObjectInfo(msgspec.Struct, frozen=True):
+    """What a store tells of an object without its content."""
+
+    key: str
+    bytes: int
+    modified_ms: int
+
+
+@runtime_checkable
+class ObjectStore(Protocol):
+    """Objects by key under one prefix; keys are relative to it, with ``/`` between their parts."""
+
+    @property
+    def url(self) -> str:
+        """The address, without any secret: ``open_store`` of it gives the same store."""
+        ...
+
+    async def put_new(self, key: str, data: Bytes) -> None:
+        """Create the object whole and durably, only if the key is free."""
+        ...
+
+    async def put(self, key: str, data: Bytes) -> None:
+        """Write the object whole and durably, over whatever is there."""
+        ...
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
+        """The object's bytes, or a part of them; more than ``limit_bytes`` is Invalid, before they are read."""
+        ...
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Size and time of the object."""
+        ...
+
+    def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        """The objects whose key starts with ``prefix``, ascending by key, from the first above ``start_after``."""
+        ...
+
+    async def copy(self, source: str, target: str) -> None:
+        """Let the object stand whole and durably at another key, too, over whatever is there; its bytes stay where
+        they are. Also an object that was not written through this store. It may be repeated.
+        """
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete the objects; one that is not there is no error."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The time by the store's own clock, in milliseconds."""
+        ...
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store that a URL names; it connects with its first call.
+
+    Raises Invalid for a URL it does not know.
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    if parts.username or parts.password:
+        raise Invalid("a store's URL carries no secret: set the provider's usual environment variables")
+    match parts.scheme:
+        case "file":
+            from tenure.buffer.store.file import FileStore
+
+            if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/") or options:
+                raise Invalid("a file store's URL is file:///an/absolute/path", url=url)
+            return FileStore(Path(unquote(parts.path)))
+        case "s3" | "gs" | "az" | "memory":
+            from tenure.buffer.store.cloud import CloudStore
+
+            return CloudStore(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), options)
+        case _:
+            raise Invalid(f"no store for {url!r}: use file://, s3://, gs://, az:// or memory://", url=url)

@@ -1,0 +1,102 @@
+"""A batch on its way from produce to durable, and the handle a caller holds of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from tenure.buffer.batch.format import Range
+from tenure.buffer.manifest.format import Entry
+from tenure.buffer.store.interface import Bytes
+
+__all__ = ["PendingBatch", "Position", "WriteHandle"]
+
+_ENTRY_WEIGHT = 64
+"""What holding one entry costs beside its bytes, so that a million empty ones are bounded, too."""
+_RANGE_BYTES = 64
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a produce call's entries are: in the batch ``seq``, from index ``start`` on."""
+
+    seq: int
+    start: int
+    count: int
+
+
+class PendingBatch:
+    """Gathers produce calls, then carries their batch through upload and commit."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Sequence[bytes], Range]] = []
+        self.count = 0
+        self.bytes = 0
+        self.footer_bytes = 0
+        self.weight = 0
+        self.ordinal = -1
+        self.data: Bytes = b""
+        self.entry: Entry | None = None
+        self.settled = False
+        self.error: Exception | None = None
+        self.heard = False
+        """Whether anybody waits, or has waited, for the outcome."""
+        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.done.add_done_callback(_look)
+
+    def add(self, entries: Sequence[bytes], size: int, metadata: bytes, now_ms: int) -> WriteHandle:
+        """Take a call's entries in."""
+        handle = WriteHandle(self, self.count, len(entries))
+        self.calls.append((entries, Range(self.count, now_ms, metadata)))
+        self.count += len(entries)
+        self.bytes += size
+        self.footer_bytes += footer_bytes_of(metadata)
+        self.weight += weight_of(size + len(metadata), len(entries))
+        return handle
+
+    def succeed(self, seq: int) -> None:
+        if not self.done.done():
+            self.done.set_result(seq)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+def weight_of(size: int, count: int) -> int:
+    """What a call with that many bytes, metadata and all, and entries counts in a producer's budget."""
+    return size + _ENTRY_WEIGHT * count
+
+
+def footer_bytes_of(metadata: bytes) -> int:
+    """What a call takes of its batch's footer, at most: its range, and its metadata in base64."""
+    return _RANGE_BYTES + (len(metadata) + 2) // 3 * 4
+
+
+def _look(done: asyncio.Future[int]) -> None:
+    """A caller that never asks for its handle's outcome does not make the loop complain."""
+    if not done.cancelled():
+        done.exception()
+
+
+class WriteHandle:
+    """What ``produce`` gives back: a way to wait until the entries are durable."""
+
+    def __init__(self, batch: PendingBatch, start: int, count: int) -> None:
+        self._batch = batch
+        self._start = start
+        self.count = count
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.done.done()
+
+    async def durable(self) -> Position:
+        """Wait until the entries are stored and their location is committed; raises why they are not.
+
+        It does not mean that a consumer has seen them, or that any database has.
+        """
+        self._batch.heard = True
+        return Position(await asyncio.shield(self._batch.done), self._start, self.count)

@@ -1,0 +1,1 @@
+"""Commands that talk to a server or look at a data directory."""

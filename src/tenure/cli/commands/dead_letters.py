@@ -1,0 +1,147 @@
+"""Dead letters as the command line sees them: those of a queue, or those that lie in a dead-letter topic.
+
+A queue names its dead-letter topic in its config, and several queues may share one: asked by the queue's name, only its
+own letters count. Jobs that a queue parked stay in the queue, under their own seqs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tenure.cli.remote import plain
+from tenure.contract import provenance
+from tenure.contract.selection import Selection
+from tenure.core.tag_match import parse_match
+from tenure.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from tenure.client.client import Client
+    from tenure.client.replies import ReadRecord
+
+__all__ = ["PAGE", "Letter", "Place", "place_of", "selection_of"]
+
+PAGE: Final = 1_000
+
+
+class Letter(msgspec.Struct):
+    """One dead letter, or one parked job: where it came from and why."""
+
+    seq: int
+    source: str
+    source_seq: int | None
+    deliveries: int
+    reason: str
+    parked: bool
+    ts: int | None = None
+    tag: str | None = None
+
+
+def selection_of(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
+    """Return what the command line selects; a ``*`` at the end of a tag means every tag that begins so.
+
+    Raises Invalid for a tag that cannot be one.
+    """
+    wanted: object = ["tag", "Glob", match] if match is not None and match.endswith("*") else match
+    return Selection(
+        seqs=frozenset(seqs) if seqs else None,
+        match=None if match is None else parse_match(wanted),
+        reason_like=reason_like or None,
+    )
+
+
+class Place:
+    """Where the letters lie: in ``topic``, as letters or as parked jobs; ``only_from`` leaves out other queues'."""
+
+    def __init__(self, client: Client, topic: str, *, parked: bool, only_from: str | None) -> None:
+        self._client = client
+        self.topic = topic
+        self.parked = parked
+        self.only_from = only_from
+
+    def letters(self, chosen: Selection, *, limit: int) -> Iterator[Letter]:
+        """Letters in the order of their seqs, those that are there now. Nothing where there is no such topic yet."""
+        found = 0
+        for letter in self._parked(chosen) if self.parked else self._letters():
+            if chosen.takes(letter.seq, letter.tag, letter.reason):
+                yield letter
+                found += 1
+                if found == limit:
+                    return
+
+    def _letters(self) -> Iterator[Letter]:
+        cursor, end = 0, None
+        while end is None or cursor < end:
+            try:
+                page = self._client.diff(self.topic, from_seq=cursor, limit=PAGE, include_tags=True)
+            except NotFound:
+                if self.only_from is None:
+                    raise
+                return  # the first death makes it
+            end = page.head_seq if end is None else end
+            for record in page.records:
+                letter = _letter(record)
+                # Back at work in its own queue, a job keeps its provenance and is no dead letter any more.
+                if letter is not None and letter.source != self.topic and self.only_from in (None, letter.source):
+                    yield letter
+            if page.next_from_seq <= cursor:
+                return
+            cursor = page.next_from_seq
+
+    def _parked(self, chosen: Selection) -> Iterator[Letter]:
+        cursor: str | None = None
+        while True:
+            page = self._client.jobs(self.topic, state="parked", limit=PAGE, cursor=cursor)
+            for row in page.jobs:
+                tag = self._client.job(self.topic, row.seq).tag if chosen.match is not None else None
+                reason = row.reason or ""
+                yield Letter(row.seq, self.topic, row.seq, row.deliveries, reason, parked=True, tag=tag)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def one(self, seq: int) -> dict[str, Any]:
+        """One letter with its data, whole. Raises NotFound."""
+        if self.parked:
+            found: dict[str, Any] = plain(self._client.job(self.topic, seq))
+            if found["state"] != "parked":
+                raise NotFound(f"job {seq} of {self.topic!r} is {found['state']}, not parked", seq=seq)
+            return found | {"source": self.topic, "source_seq": seq}
+        records = self._client.diff(self.topic, from_seq=max(0, seq - 1), limit=1, include_tags=True).records
+        letter = _letter(records[0]) if records and records[0].seq == seq else None
+        if letter is None or self.only_from not in (None, letter.source):
+            raise NotFound(f"no dead letter {seq} in {self.topic!r}: list them with tenure dead list", seq=seq)
+        return {"topic": self.topic, **plain(records[0]), **plain(letter)}
+
+
+def place_of(client: Client, name: str, *, parked: bool | None) -> Place:
+    """Where the dead letters of that name lie. ``parked`` None means: parked jobs only where nothing else can be."""
+    info = client.topic(name, touch=False)
+    if info.queue is None:
+        if parked:
+            raise Invalid(f"{name!r} is a log: only queues park jobs")
+        return Place(client, name, parked=False, only_from=None)
+    dead_letter = info.config.get("dead_letter")
+    blocks = info.config.get("dlq_strategy") == "block"
+    if parked or (parked is None and (blocks or (dead_letter is None and info.queue.parked > 0))):
+        return Place(client, name, parked=True, only_from=None)
+    return Place(client, dead_letter or name, parked=False, only_from=name if dead_letter else None)
+
+
+def _letter(record: ReadRecord) -> Letter | None:
+    """A record as a dead letter; None where it is none."""
+    origin = provenance.read(record.meta)
+    if origin is None:
+        return None
+    return Letter(
+        record.seq,
+        origin.topic,
+        origin.seq or None,
+        origin.deliveries,
+        origin.reason,
+        parked=False,
+        ts=record.ts,
+        tag=record.tag,
+    )

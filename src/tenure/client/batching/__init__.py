@@ -1,0 +1,1 @@
+"""Many puts and acks in few requests."""

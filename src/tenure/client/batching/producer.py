@@ -1,0 +1,224 @@
+"""`AsyncProducer`: many tasks put one job each, few requests carry them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from tenure.client.batching.gather import Batch, Gather
+from tenure.client.batching.put import Put, outcomes
+from tenure.client.batching.settings import ProducerOptions, ProducerSettings
+from tenure.client.closing import AsyncClosing
+from tenure.client.config import ConfigFields, careful_queue
+from tenure.core.names import check_topic_name
+from tenure.errors import Closed, Indeterminate, Invalid
+
+if TYPE_CHECKING:
+    from tenure.client.client import Calls
+    from tenure.client.transport.wire import AsyncWire
+
+__all__ = ["AsyncProducer"]
+
+
+class _Crowd:
+    """Where one call waits for many puts."""
+
+    __slots__ = ("future", "left")
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+        self.left = 1  # the caller itself, until it has put them all
+
+    def leave(self) -> None:
+        """One has its outcome."""
+        self.left -= 1
+        if self.left == 0 and not self.future.done():
+            self.future.set_result(None)
+
+
+_Waiter = asyncio.Future[int] | _Crowd
+
+
+class AsyncProducer(AsyncClosing):
+    """Gathers concurrent puts to one topic into few requests, and answers each caller once its record is durable.
+
+    What is put in one turn of the loop, or while a request is in flight, goes out together, in the order of the calls.
+    A put that is cancelled before its record was sent is not sent.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         async with client.producer("mail") as producer:
+    ...             return await asyncio.gather(producer.put("a"), producer.put("b"))
+    >>> asyncio.run(main())
+    [1, 2]
+    """
+
+    def __init__(
+        self,
+        client: Calls[AsyncWire],
+        topic: str,
+        *,
+        config: ConfigFields | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self.topic = check_topic_name(topic)
+        self.settings = ProducerSettings(**options)
+        self.sent_count = 0
+        """Requests so far."""
+        self._client = client
+        self._config = (config or careful_queue(self.topic)) if self.settings.create else None
+        self._gather: Gather[_Waiter] = Gather(self.settings, tell=_tell)
+        self._sender: asyncio.Task[None] | None = None
+        self._landed = asyncio.Event()
+        self._full: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def put(
+        self,
+        data: Any,
+        *,
+        tag: str | None = None,
+        meta: Any = None,
+        delay_ms: int = 0,
+        deliver_at: int | None = None,
+        unique_key: str | None = None,
+    ) -> int:
+        """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
+
+        A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
+        Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        """
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        put: Put[_Waiter] = Put((data, tag, meta, delay_ms, deliver_at, unique_key), future)
+        self._enter(put)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._gather.give_up(put)
+            raise
+
+    async def put_many(self, items: Iterable[Any]) -> list[int]:
+        """Append records and return their seqs once all are durable. They may go in several requests.
+
+        Items are drawn as there is room. Where some fail, the others are stored all the same, and the first error is
+        raised once all have their outcome; a note on it tells which item it was.
+        """
+        crowd = _Crowd(asyncio.get_running_loop().create_future())
+        puts: list[Put[_Waiter]] = []
+        try:
+            for item in items:
+                while self._gather.crowded:
+                    await self._landed.wait()
+                puts.append(self._submit_among(item, crowd))
+            crowd.leave()
+            await crowd.future
+        except BaseException:
+            for put in puts:
+                self._gather.give_up(put)
+            raise
+        return outcomes(puts)
+
+    async def flush(self) -> None:
+        """Return once everything that was put before has its outcome."""
+        number = self._gather.next_number
+        while self._gather.oldest_number < number:
+            await self._landed.wait()
+
+    async def close(self, *, deadline_ms: int | None = None) -> None:
+        """Send what is pending and take nothing more; a later put raises Closed.
+
+        After ``deadline_ms`` what was not sent fails with Closed, and what is in flight with Indeterminate.
+        """
+        self._closed = True
+        sender = self._sender
+        if sender is None:
+            return
+        seconds = None if deadline_ms is None else deadline_ms / 1000
+        done, _ = await asyncio.wait({sender}, timeout=seconds)
+        if not done:
+            self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
+            sender.cancel()
+            await asyncio.wait({sender})
+
+    # Sending
+
+    def _enter(self, put: Put[_Waiter]) -> None:
+        if self._closed:
+            raise Closed(f"the producer of {self.topic} is closed: make another one")
+        self._gather.add(put)
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_all())
+        elif self._full is not None and self._gather.full and not self._full.done():
+            self._full.set_result(None)
+
+    def _submit_among(self, item: Any, crowd: _Crowd) -> Put[_Waiter]:
+        """As `_enter`, for one of many: what is wrong with it is told with the others' outcomes."""
+        put: Put[_Waiter] = Put((item, None, None, 0, None, None), crowd)
+        try:
+            self._enter(put)
+        except Invalid as error:
+            put.error = error
+        else:
+            crowd.left += 1
+        return put
+
+    async def _send_all(self) -> None:
+        """Send batch after batch until nothing is pending."""
+        try:
+            if self.settings.linger_ms:
+                await self._linger()
+            while batch := self._gather.take():
+                await self._send(batch)
+                self._gather.landed()
+                self._wake_flushers()
+                # The callers just answered run before this task does, and what they put next joins the batch.
+                await asyncio.sleep(0)
+        finally:
+            self._sender = None
+            self._wake_flushers()
+
+    def _wake_flushers(self) -> None:
+        self._landed.set()
+        self._landed.clear()
+
+    async def _linger(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._full = loop.create_future()
+        if not self._gather.full:
+            await asyncio.wait({self._full}, timeout=self.settings.linger_ms / 1000)
+        self._full = None
+
+    async def _send(self, batch: Batch[_Waiter]) -> None:
+        parts = [batch]
+        while parts:
+            part = parts.pop(0)
+            self.sent_count += 1
+            try:
+                produced = await self._client.produce(
+                    self.topic, [put.text for put in part], create=self.settings.create, config=self._config
+                )
+            except Exception as error:
+                parts[:0] = self._gather.refused(part, error)
+            except asyncio.CancelledError:
+                message = "the producer was closed while the record was on its way: look for it before putting it again"
+                for lost in (part, *parts):
+                    self._gather.refused(lost, Indeterminate(message))
+                self._gather.landed()
+                raise
+            else:
+                self._gather.accepted(part, produced)
+
+
+def _tell(put: Put[_Waiter]) -> None:
+    waiter = put.waiter
+    if isinstance(waiter, _Crowd):
+        waiter.leave()
+    elif not waiter.done():  # or it is cancelled, and its task has not yet run
+        if put.error is None:
+            waiter.set_result(put.seq)
+        else:
+            waiter.set_exception(put.error)

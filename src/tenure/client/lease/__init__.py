@@ -1,0 +1,1 @@
+"""The jobs of one claim in the hand of a worker."""

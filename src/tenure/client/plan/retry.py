@@ -1,0 +1,147 @@
+"""What may be repeated, when, and what is raised when the outcome stays unknown.
+
+    never sent (no connection)          repeat, whatever the call
+    429, 503 of a Tenure server         nothing changed: repeat after Retry-After
+    503 `indeterminate`, lost answers,
+    502 and 504 of a gateway            unknown: repeat where a second copy has the effect of one, else Indeterminate
+    500                                 unknown, and a bug: not repeated
+    everything else                     the answer
+
+Once an attempt's outcome is unknown, only a success resolves it. A refusal of a later copy says nothing about the
+first, so whatever ends the retries then is raised as Indeterminate. A read changes nothing, so it is never that.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from tenure.backoff import backoff_ms
+from tenure.client.plan.answers import decode, error_of, is_ours
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan, Send, Sleep
+from tenure.client.transport.wire import Request, Response, WireError
+from tenure.contract.repeat import Repeat
+from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
+
+__all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
+
+T = TypeVar("T")
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A success; or, in ``refusal``, the error that a copy met after one whose outcome is unknown.
+
+    ``repeated`` says that an earlier copy may have arrived.
+    """
+
+    response: Response
+    repeated: bool
+    refusal: TenureError | None = None
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """What one attempt came to: an answer that ends the call, or an error that may be waited out."""
+
+    response: Response | None
+    error: TenureError | None
+    unknown: bool = False
+    again: bool = False
+    after_s: float | None = None
+
+
+def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
+    """Send a request until it is answered for good. Raises the few errors."""
+    settings, started_s = core.settings, core.now_s()
+    unknown = False
+    for attempt_count in range(1, settings.attempts_max + 1):
+        try:
+            response = yield Send(request)
+        except WireError as error:
+            attempt = _broken(error)
+        else:
+            attempt = _judge(response)
+        if attempt.error is None:
+            assert attempt.response is not None
+            return Answered(attempt.response, unknown)
+        unknown = unknown or (attempt.unknown and repeat is not Repeat.READ)
+        again = attempt.again and (repeat is not Repeat.NEVER or not attempt.unknown)
+        wait_s = _wait_s(core, attempt, attempt_count)
+        spent = core.now_s() - started_s + wait_s > settings.retry_for_ms / 1000
+        if not again or spent or attempt_count == settings.attempts_max:
+            if unknown and attempt.response is not None and not attempt.unknown:
+                return Answered(attempt.response, True, attempt.error)
+            raise _unknown(attempt.error) if unknown else attempt.error
+        yield Sleep(wait_s)
+    raise AssertionError("the last attempt ends the call")
+
+
+def settled(answered: Answered) -> Answered:
+    """The answer where it is a success. Raises Indeterminate where a copy was refused after one that is unknown."""
+    if answered.refusal is not None:
+        raise _unknown(answered.refusal)
+    return answered
+
+
+def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repeat) -> T:
+    """What a success says. Raises as `settled`, and where it makes no sense: TenureError (``bad_answer``) on a read,
+    else Indeterminate, because whoever answered may or may not have carried it out.
+    """
+    response = settled(answered).response
+    try:
+        return decode(decoder, response)
+    except TenureError as error:
+        raise error if repeat is Repeat.READ else _unknown(error) from error
+
+
+def _wait_s(core: Core, attempt: _Attempt, count: int) -> float:
+    settings = core.settings
+    if attempt.after_s is None:
+        min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
+        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=core.chance) / 1000
+    after_s = min(attempt.after_s, settings.retry_after_max_ms / 1000)
+    return after_s * (1 + core.chance())
+
+
+def unreached(error: WireError) -> TenureError:
+    """What a caller is told where the server was not reached."""
+    if error.closed:
+        return Closed(error.message, code="client_closed")
+    return Overloaded(f"the server cannot be reached: {error.message}", code="unreachable")
+
+
+def _broken(error: WireError) -> _Attempt:
+    """The network failed."""
+    if error.sent:
+        lost = Overloaded(f"no answer came: {error.message}", code="unreachable")
+        return _Attempt(None, lost, unknown=True, again=True)
+    return _Attempt(None, unreached(error), again=not error.closed)
+
+
+def _judge(response: Response) -> _Attempt:
+    """What an answer says about this attempt."""
+    status = response.status
+    if status < 300:
+        return _Attempt(response, None)
+    error = error_of(response)
+    if status in (502, 504) or (status == 503 and not is_ours(response)):
+        return _Attempt(response, error, unknown=True, again=True)
+    if isinstance(error, Indeterminate):
+        return _Attempt(response, error, unknown=True, again=True, after_s=_retry_after_s(response))
+    if status >= 500 and status != 503:
+        return _Attempt(response, error, unknown=True)
+    again = status in (429, 503) and not isinstance(error, Corrupt)
+    return _Attempt(response, error, again=again, after_s=_retry_after_s(response) if again else None)
+
+
+def _retry_after_s(response: Response) -> float | None:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _unknown(error: TenureError) -> Indeterminate:
+    if isinstance(error, Indeterminate):
+        return error
+    message = f"the outcome is unknown, the request may or may not have been carried out: {error.message}"
+    return Indeterminate(message, cause=error.code)

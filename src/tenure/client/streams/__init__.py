@@ -1,0 +1,1 @@
+"""Streams that resume by themselves."""

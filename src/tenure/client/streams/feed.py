@@ -1,0 +1,143 @@
+"""Streams as iterators: one plan gives the next item, and two thin classes wait for it, blocking or on a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from tenure.client.closing import Closing
+from tenure.client.plan.drive import drive, drive_async
+from tenure.client.plan.handle import Handle, Method
+from tenure.client.plan.steps import Plan
+from tenure.client.transport.stream_connection import Line
+from tenure.client.transport.wire import AsyncWire, Wire
+from tenure.errors import TenureError
+
+__all__ = ["AsyncFeed", "Feed", "Feeding", "Source"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+C = TypeVar("C")
+W = TypeVar("W", bound=Wire | AsyncWire)
+P = ParamSpec("P")
+
+
+class Source(Protocol[T_co]):
+    """What a stream is made of. ``next`` returns None at the end; ``line`` is what has to be closed."""
+
+    line: Line
+
+    def next(self) -> Plan[T_co | None]: ...
+
+
+class _Flow(Generic[W, T]):
+    """What both kinds of feed are."""
+
+    def __init__(self, wire: W, source: Source[T]) -> None:
+        self._wire = wire
+        self.source = source
+
+    def _next(self) -> Plan[T | None]:
+        """The next item; None at the end, also where that is our own doing."""
+        item = None
+        try:
+            if not self.source.line.closed:
+                item = yield from self.source.next()
+        except TenureError:
+            if not self.source.line.closed:  # by another thread or task, which is why the read failed
+                raise
+        if item is None:
+            self.close()
+        return item
+
+    def close(self) -> None:
+        """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
+        self.source.line.close()
+
+
+class Feed(_Flow[Wire, T], Closing):
+    """A stream to iterate over, in one thread; it opens with the first item. Close it, or use ``with``."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        item = drive(self._wire, self._next())
+        if item is None:
+            raise StopIteration
+        return item
+
+
+class AsyncFeed(_Flow[AsyncWire, T]):
+    """A stream to iterate over with ``async for``; it opens with the first item. Close it, or use ``async with``.
+
+    >>> import asyncio
+    >>> from tenure import AsyncClient
+    >>> from tenure.testing import AppWire, memory_broker
+    >>> async def main():
+    ...     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
+    ...         await client.produce("mail", ["a"], config={"type": "queue"})
+    ...         async with client.work("mail") as feed:
+    ...             async for jobs in feed:
+    ...                 if jobs:  # an empty list is a heartbeat
+    ...                     return [job.seq for job in jobs]
+    >>> asyncio.run(main())
+    [1]
+    """
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        item = await drive_async(self._wire, self._next())
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Feeding(Method, Generic[C, P, T]):
+    """A method that gives a feed of what a source gives."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, made: Callable[Concatenate[C, P], Source[T]]) -> None: ...
+
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[Wire, C]]
+        ) -> Callable[Concatenate[Handle[Wire, C], P], Feed[T]]: ...
+        @overload
+        def __get__(
+            self, instance: None, owner: type[Handle[AsyncWire, C]]
+        ) -> Callable[Concatenate[Handle[AsyncWire, C], P], AsyncFeed[T]]: ...
+        @overload
+        def __get__(self, instance: Handle[Wire, C], owner: type) -> Callable[P, Feed[T]]: ...
+        @overload
+        def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, AsyncFeed[T]]: ...
+        def __get__(self, instance: Any, owner: type) -> Any: ...
+
+    def returns(self, said: str, *, awaits: bool) -> str:
+        return said.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
+
+    def blocking(self) -> Callable[..., Any]:
+        return self._giving(Feed)
+
+    def awaiting(self) -> Callable[..., Any]:
+        return self._giving(AsyncFeed)
+
+    def _giving(self, kind: Callable[..., Any]) -> Callable[..., Any]:
+        source = self.made
+
+        def method(self: Handle[Any, Any], *args: Any, **options: Any) -> Any:
+            return kind(self._wire, source(self._core, *args, **options))
+
+        return method

@@ -1,0 +1,128 @@
+"""Records of many topics, as one stream that resumes by itself."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.json import Decoder
+
+from tenure.client.calls.calling import posting
+from tenure.client.plan.answers import decode_text
+from tenure.client.plan.encode import query_of
+from tenure.client.plan.retry import Repeat, exchange, reply_of
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
+from tenure.client.replies import CaughtUp, Records, Tombstone, TopicDeleted
+from tenure.client.streams.resuming import Resuming
+from tenure.client.streams.sse import Frame
+from tenure.client.transport.wire import Request
+from tenure.core.names import check_topic_name
+from tenure.core.values import check_whole
+from tenure.errors import Invalid, NotFound
+
+__all__ = ["Watch", "WatchEvent"]
+
+U64_MAX = 2**64 - 1
+WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
+
+
+class _Begin(msgspec.Struct):
+    from_seq: int = 0
+
+
+class _Session(msgspec.Struct):
+    stream_url: str
+    topics: dict[str, _Begin] = {}
+
+
+_session = Decoder(_Session)
+_cursors = Decoder(dict[str, int])
+_records = Decoder(Records)
+_tombstone = Decoder(Tombstone)
+_caught_up = Decoder(CaughtUp)
+_topic_deleted = Decoder(TopicDeleted)
+
+
+class Watch(Resuming[WatchEvent]):
+    """Records of many topics over one connection. A session that the server has forgotten is begun anew from where
+    this reader is.
+    """
+
+    def __init__(
+        self, core: Core, topics: str | Iterable[str] | Mapping[str, int | None], *, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(core)
+        self._begins = _begins(topics)
+        self._options = options
+        self._url = ""
+        self._gone: set[str] = set()
+        # Raises where it would not fit in one request, however far this reader comes.
+        posting("", {"topics": {name: {"from_seq": U64_MAX} for name in self._begins}, **options})
+
+    def _connect(self) -> Plan[None]:
+        if not self._url:
+            yield from self._begin()
+        headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
+        try:
+            yield from self.line.open(Request("GET", self._url, headers=headers))
+        except NotFound:  # the session is no more: the server was started again, or we were away too long
+            yield from self._begin()
+            yield from self.line.open(Request("GET", self._url))
+
+    def _over(self) -> bool:
+        return self._gone.issuperset(self._begins)
+
+    def _begin(self) -> Plan[None]:
+        """Have the server remember what we follow, from where we are."""
+        reached = self._reached() if self.last_event_id else {}
+        begins = {
+            name: {"from_seq": reached[name]} if name in reached else begin
+            for name, begin in self._begins.items()
+            if name not in self._gone
+        }
+        request = posting(query_of("/v0/watch", lenient=bool(self._url)), {"topics": begins, **self._options})
+        session = reply_of(_session, (yield from exchange(self._core, request, Repeat.READ)), Repeat.READ)
+        self._url = session.stream_url
+        for name in begins.keys() - session.topics.keys():  # deleted while we were away
+            self._gone.add(name)
+            self._ready.append((TopicDeleted(name, reached.get(name, 0), "deleted"), ""))
+        # Where a topic began with its tail, that is now a number: a later session must not skip what came since.
+        self._begins = {name: {"from_seq": begin.from_seq} for name, begin in session.topics.items()}
+
+    def _reached(self) -> dict[str, int]:
+        """Where we are on each topic: an id is that, written down."""
+        text = self.last_event_id
+        return decode_text(_cursors, urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+    def _parse(self, frame: Frame) -> WatchEvent | None:
+        match frame.event:
+            case b"record":
+                return decode_text(_records, frame.data)
+            case b"tombstone":
+                return decode_text(_tombstone, frame.data)
+            case b"caught-up":
+                return decode_text(_caught_up, frame.data)
+            case b"topic-deleted":
+                deleted = decode_text(_topic_deleted, frame.data)
+                self._gone.add(deleted.topic)
+                return deleted
+            case _:
+                return None
+
+
+def _begins(topics: str | Iterable[str] | Mapping[str, int | None]) -> dict[str, dict[str, Any]]:
+    """Where to begin on each topic, as it is sent. Raises Invalid."""
+    listed: Mapping[str, int | None]
+    if isinstance(topics, str):
+        listed = {topics: 0}
+    else:
+        listed = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 0)
+    if not listed:
+        raise Invalid("topics must name at least one topic")
+    return {
+        check_topic_name(name): {"tail": True} if seq is None else {"from_seq": check_whole(seq, "from_seq")}
+        for name, seq in listed.items()
+    }

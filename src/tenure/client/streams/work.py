@@ -1,0 +1,77 @@
+"""The work stream: jobs pushed to us as they come, leased to this connection."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.client.plan.answers import decode_text
+from tenure.client.plan.encode import path_of, query_of
+from tenure.client.plan.retry import unreached
+from tenure.client.plan.session import Core
+from tenure.client.plan.steps import Plan
+from tenure.client.replies import Job
+from tenure.client.streams.opening import error_in
+from tenure.client.streams.sse import FrameReader
+from tenure.client.transport.stream_connection import Line
+from tenure.client.transport.wire import Request, WireError
+from tenure.core.values import check_whole
+from tenure.errors import Overloaded, TenureError
+
+__all__ = ["Work"]
+
+_jobs = msgspec.json.Decoder(list[Job])
+
+
+class Work:
+    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there.
+
+    It does not reconnect: whoever holds jobs must know that the line broke, because the server may have given them to
+    others.
+
+    Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
+    network breaks, and what the server says where it refuses.
+    """
+
+    def __init__(self, core: Core, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
+        path = query_of(
+            path_of(topic, "work"),
+            node=core.node_or(node),
+            max=check_whole(max_count, "max_count"),
+            lease_ms=lease_ms,
+        )
+        self._request = Request("GET", path)
+        self._frames = FrameReader(core.settings.frame_bytes_max)
+        self._pending_error: TenureError | None = None
+        self.line = Line()
+
+    def open(self) -> Plan[None]:
+        """Connect, if that has not been done."""
+        if not self.line.is_open:
+            try:
+                yield from self.line.open(self._request)
+            except WireError as error:
+                raise unreached(error) from error
+
+    def next(self) -> Plan[list[Job] | None]:
+        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream. The error of an
+        ``error`` frame is raised behind the jobs that came with it: they are leased to this connection.
+        """
+        if self._pending_error is not None:
+            raise self._pending_error
+        yield from self.open()
+        try:
+            if chunk := (yield from self.line.read()):
+                return self._jobs_in(chunk)
+        except WireError as error:
+            raise Overloaded(f"the stream broke: {error.message}", code="disconnected") from error
+        return None
+
+    def _jobs_in(self, chunk: bytes) -> list[Job]:
+        datas, others = self._frames.feed_data(chunk, b"job")
+        for frame in others:
+            if frame.event == b"error":
+                self._pending_error = error_in(frame)
+                break
+        if self._pending_error is not None and not datas:
+            raise self._pending_error
+        return decode_text(_jobs, b"[%b]" % b",".join(datas)) if datas else []

@@ -1,0 +1,1 @@
+"""Requests and streams on sockets, blocking and on an event loop."""

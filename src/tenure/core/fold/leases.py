@@ -1,0 +1,131 @@
+"""How the events of a lease's life change the state: claimed, acked, released, extended, dead-lettered, redriven."""
+
+from __future__ import annotations
+
+from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
+from tenure.core.fold.removal import lighten, remove
+from tenure.core.lease import Delivery, Lease
+from tenure.core.queue import Queue
+from tenure.core.ranges import count, each
+from tenure.core.state import State
+
+__all__ = ["acked", "claimed", "copies_of", "dead_lettered", "extended", "redriven", "released"]
+
+
+def claimed(state: State, event: Claimed, location: int) -> None:
+    state.leases_given = event.lease & (1 << 40) - 1
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    if event.at >= topic.queue.next_at:
+        state.pass_time(topic, event.at)
+    runs = event.runs
+    left = runs[1] if len(runs) == 2 else count(runs)
+    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
+    topic.queue.hold(lease)
+
+
+def acked(state: State, event: Acked, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    queue = topic.queue
+    if event.at >= queue.next_at:
+        state.pass_time(topic, event.at)
+    runs = event.runs
+    for i in range(0, len(runs), 2):
+        lo, n = runs[i], runs[i + 1]
+        if n == 1:
+            queue.reduce(queue.in_flight.pop(lo), 1)
+        else:
+            _take_out(queue, lo, n)
+        topic.count -= n
+        state.jobs -= n
+        topic.bury(lo, lo + n)
+    if queue.deliveries or queue.uniques_by_seq or queue.histories:
+        for seq in each(runs):
+            queue.forget_stories(seq)
+    if topic.tags is not None:
+        topic.tags.sweep(2 * count(runs))
+    highest = runs[-2] + runs[-1] - 1
+    if highest > queue.acked_max:
+        queue.acked_max = highest
+    lighten(state, topic, event.bytes)
+
+
+def _take_out(queue: Queue, lo: int, n: int) -> None:
+    """Take a run of held jobs out of their leases, counting each lease once for neighbours that it holds together."""
+    in_flight, lease, taken = queue.in_flight, queue.in_flight[lo], 0
+    for seq in range(lo, lo + n):
+        holder = in_flight.pop(seq)
+        if holder is not lease:
+            queue.reduce(lease, taken)
+            lease, taken = holder, 0
+        taken += 1
+    queue.reduce(lease, taken)
+
+
+def released(state: State, event: Released, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    dues = iter(event.dues) if event.dues is not None else None
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        assert lease is not None, "only held jobs are released"
+        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
+        topic.queue.remember(seq, story)
+        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])
+
+
+def extended(state: State, event: Extended, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    topic.queue.extend(event.runs, deadline=event.deadline)
+
+
+def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None or topic.queue is None:
+        return
+    state.pass_time(topic, event.at)
+    jobs = count(event.runs)
+    topic.queue.dead_lettered += jobs
+    if event.action in ("move", "drop"):
+        remove(state, topic, event.runs, records=jobs, size=event.bytes)
+        return
+    for seq in each(event.runs):
+        lease = topic.queue.let_go(seq)
+        if lease is not None:
+            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
+            topic.queue.remember(seq, story)
+        topic.queue.park(seq, event.reason)
+    topic.queue.copies.update(copies_of(event))
+
+
+def copies_of(event: DeadLettered) -> dict[int, int]:
+    """Return the dead letter of each job that is parked with a copy, as ``Queue.copies`` names it; empty without."""
+    if event.action != "copy":
+        return {}
+    return {seq: event.dest << 64 | event.dest_seq + index for index, seq in enumerate(each(event.runs))}
+
+
+def redriven(state: State, event: Redriven, location: int) -> None:
+    topic = state.by_id.get(event.topic)
+    if topic is None:
+        return
+    state.pass_time(topic, event.at)
+    if event.dest:
+        remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
+        return
+    assert topic.queue is not None, "only a queue parks jobs"
+    for seq in each(event.runs):
+        topic.queue.unpark(seq)
+        if event.reset_deliveries:
+            topic.queue.deliveries.pop(seq, None)
+        topic.queue.wait(seq, 0, now=event.at)
+    topic.evict_from = min(topic.evict_from, event.runs[0])

@@ -1,0 +1,278 @@
+"""The app: a table of routes, and the way from a request to a result.
+
+Deny by default: a route names the scopes it needs, and one that names none is open. A request is admitted by its head,
+before its body is read, and answered when it is whole. No exception leaves either step.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+
+from tenure.contract.statuses import STATUS_OF_CODE
+from tenure.errors import Invalid, NotFound, TenureError
+from tenure.http.api.keys import Key, KeyRing
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.message import Body, Later, Request, Response, Result
+
+__all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
+
+log = logging.getLogger("tenure.http")
+
+_RETRY_AFTER_S = b"1"
+_PATHS_KEPT_MAX = 1024
+_PATH_KEPT_MAX = 256
+"""Paths whose route is remembered, and how long one may be: clients ask for the same few over and over."""
+
+
+class Call:
+    """A request that found its route, from its head to its answer: what the wire knows as an Admission.
+
+    ``names`` are the parts of the path that the route left open. ``key`` is the key it came with and ``key_id`` a name
+    for it that is no secret; None and "" where there are no keys. ``ring`` are the keys that were valid when it was
+    admitted. From its admission on there are ``app``, ``route``, ``body_bytes_max``, and ``account``, which its bytes
+    are charged to: the key, or without one the address.
+    """
+
+    __slots__ = ("account", "app", "body_bytes_max", "key", "key_id", "names", "request", "ring", "route")
+
+    account: str
+    app: App
+    route: Route
+    body_bytes_max: int
+
+    def __init__(self, request: Request, names: dict[str, str]) -> None:
+        self.request = request
+        self.names = names
+        self.key: Key | None = None
+        self.key_id = ""
+        self.ring: KeyRing | None = None
+
+    def lapsed(self) -> Response | None:
+        """The refusal, where its key is not good any more; None where it is."""
+        return self.app.lapsed(self.route, self)
+
+    def answer(self, body: Body) -> Result:
+        """Answer it, now that its body is there."""
+        self.request.complete(body)
+        return self.app.answer(self.route, self)
+
+
+Handler = Callable[[Any, Call], Result]
+Observe = Callable[["Route | None", Request, int], None]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One method on one path. ``:name`` in the pattern stands for one segment.
+
+    ``scopes`` are those a key needs; an empty set is open to everybody. ``body`` is the schema of the request,
+    ``reply`` a name for the documentation; ``sse`` marks a stream, which alone may carry its token in the query;
+    ``bulk`` one whose body may be as large as ``body_bytes_max`` and not only as ``command_bytes_max``.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+    scopes: frozenset[str] = frozenset()
+    body: type[msgspec.Struct] | None = None
+    summary: str = ""
+    sse: bool = False
+    bulk: bool = False
+
+
+Check = Callable[[Route, Call], None]
+
+
+class App:
+    """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
+
+    Three checks raise what refuses a call: ``admit`` when its head is there, ``start`` before its handler runs, and
+    ``recheck`` while its body comes, which asks only whether its key is still good. ``track`` is given what the handler
+    answers, and may count what stays open. ``observe`` is told of every status, with the route where one was found.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        routes: Iterable[Route],
+        *,
+        limits: WireLimits | None = None,
+        admit: Check | None = None,
+        recheck: Check | None = None,
+        start: Check | None = None,
+        track: Callable[[Call, Result], Result] | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self.context = context
+        self.routes = list(routes)
+        limits = limits or WireLimits()
+        self._command_bytes_max, self._bulk_bytes_max = limits.command_bytes_max, limits.body_bytes_max
+        self._admit = admit
+        self._recheck = recheck
+        self._start = start
+        self._track = track
+        self._observe = observe
+        self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
+        self._exact: dict[str, dict[str, Route]] = {}
+        self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
+        for pattern in dict.fromkeys(route.pattern for route in self.routes):
+            methods = {route.method: route for route in self.routes if route.pattern == pattern}
+            if ":" in pattern:
+                self._patterns.append((_compile(pattern), methods))
+            else:
+                self._exact[pattern] = methods
+
+    def admit_whole(self, request: Request) -> Call | Response:
+        """Admit a request that has its body already, as a caller in this process has it. Nothing is raised."""
+        admitted = self.admit(request)
+        if isinstance(admitted, Call) and len(request.body) > admitted.body_bytes_max:
+            return error_response(too_large("the body", admitted.body_bytes_max), request)
+        return admitted
+
+    def admit(self, request: Request) -> Call | Response:
+        """Admit a request by its head, or refuse it with an error body. Nothing is raised."""
+        route: Route | None = None
+        try:
+            route, call = self._find(request)
+            if self._admit is not None:
+                self._admit(route, call)
+            call.app, call.route, call.account = self, route, call.key_id or request.client
+            call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
+            return call
+        except TenureError as error:
+            return self._observed(route, request, error_response(error, request))
+        except Exception:
+            return self._observed(route, request, _unexpected(request))
+
+    def lapsed(self, route: Route, call: Call) -> Response | None:
+        """The refusal of an admitted call whose key is not good any more; None where it is."""
+        try:
+            if self._recheck is not None:
+                self._recheck(route, call)
+        except TenureError as error:
+            return self._observed(route, call.request, error_response(error, call.request))
+        return None
+
+    def answer(self, route: Route, call: Call) -> Result:
+        """Answer an admitted call whose request is whole. What goes wrong becomes an error body; nothing is raised."""
+        request = call.request
+        result: Result
+        try:
+            if self._start is not None:
+                self._start(route, call)
+            result = route.handler(self.context, call)
+            if self._track is not None:
+                result = self._track(call, result)
+        except TenureError as error:
+            result = error_response(error, request)
+        except Exception:
+            result = _unexpected(request)
+        if isinstance(result, Response):
+            if self._observe is not None:
+                self._observe(route, request, result.status)
+            return result
+        if isinstance(result, Later):
+            if self._observe is not None:
+                _watch(result, self._observe, route=route, request=request)
+            return result
+        return self._guard(route, request, result)
+
+    def _observed(self, route: Route | None, request: Request, response: Response) -> Response:
+        if self._observe is not None:
+            self._observe(route, request, response.status)
+        return response
+
+    async def _guard(self, route: Route | None, request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+        try:
+            response = await work
+        except TenureError as error:
+            response = error_response(error, request)
+        except Exception:
+            response = _unexpected(request)
+        return self._observed(route, request, response)
+
+    def _find(self, request: Request) -> tuple[Route, Call]:
+        known = self._found.get((request.method, request.path))
+        if known is not None:
+            return known[0], Call(request, known[1])
+        route, names = self._search(request)
+        if len(request.path) <= _PATH_KEPT_MAX:
+            if len(self._found) >= _PATHS_KEPT_MAX:
+                self._found.clear()
+            self._found[request.method, request.path] = route, names
+        return route, Call(request, names)
+
+    def _search(self, request: Request) -> tuple[Route, dict[str, str]]:
+        methods, names = self._exact.get(request.path), dict[str, str]()
+        if methods is None:
+            for pattern, candidates in self._patterns:
+                found = pattern.fullmatch(request.path)
+                if found is not None:
+                    methods, names = candidates, found.groupdict()
+                    break
+        if methods is None:
+            raise NotFound("there is nothing at this path", code="not_found")
+        wanted = "GET" if request.method == "HEAD" and "GET" in methods else request.method
+        route = methods.get(wanted)
+        if route is None:
+            allowed = sorted(methods | ({"HEAD": None} if "GET" in methods else {}))
+            raise MethodNotAllowed(f"{request.method} is not possible here", code="method_not_allowed", allow=allowed)
+        return route, names
+
+
+class MethodNotAllowed(TenureError):
+    """The path exists, the method does not: use one of those in ``allow``."""
+
+    default_code = "method_not_allowed"
+    status = 405
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(
+        "/".join(f"(?P<{part[1:]}>[^/]*)" if part.startswith(":") else re.escape(part) for part in pattern.split("/"))
+    )
+
+
+def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request: Request) -> None:
+    """Tell the status of what is rendered later. An answer that fails is rendered by the protocol and not told here."""
+    render = later.render
+
+    def rendered(reply: Any) -> Response:
+        response = render(reply)
+        observe(route, request, response.status)
+        return response
+
+    later.render = rendered
+
+
+def error_response(error: TenureError, request: Request) -> Response:
+    """The error body of the contract, its status, and the headers that go with it."""
+    status = STATUS_OF_CODE.get(error.code) or error.status
+    detail = {name: value for name, value in error.detail.items() if name != "allow"}
+    body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
+    if detail:
+        body["error"]["detail"] = detail
+    body["performance"] = {"server_total_ms": round(request.elapsed_ms, 3)}
+    response = Response(status, msgspec.json.encode(body), headers=[])
+    if isinstance(error, MethodNotAllowed):
+        response.headers.append((b"allow", ", ".join(error.detail["allow"]).encode()))
+    if status in (429, 503):
+        response.headers.append((b"retry-after", _RETRY_AFTER_S))
+    if status == 401:
+        response.headers.append((b"www-authenticate", b"Bearer"))
+    return response
+
+
+def too_large(what: str, limit: int) -> Invalid:
+    """The error of something larger than this server reads; its status is 413 unless another is given."""
+    return Invalid(f"{what} is larger than this server reads: send less at once", code="payload_too_large", max=limit)
+
+
+def _unexpected(request: Request) -> Response:
+    """A bug of ours: say so without telling what is inside."""
+    log.exception("a handler failed", extra={"method": request.method, "path_length": len(request.path)})
+    return error_response(TenureError("the server met a fault of its own: report it; the outcome is unknown"), request)

@@ -1,0 +1,307 @@
+"""Who may call what: keys, scopes and prefixes, and how much one key may have open at once.
+
+Deny by default: a route without scopes is open to everybody and every other one wants a key that has them all. Names in
+the path are held to the key's prefixes here; names in a body or a query by the route, through `check_name` and
+`visible`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from tenure.errors import Denied, Overloaded
+from tenure.http.api.app import Call, Route
+from tenure.http.api.hosts import HostCheck
+from tenure.http.api.keys import Key, KeyRing
+from tenure.http.wire.message import Later, Request, Response, Result, Send, Stream
+
+__all__ = ["Gatekeeper", "check_name", "may_configure", "visible"]
+
+# Parts of a path that name no topic and no router. Everything else in a path is held to the prefixes.
+_NOT_NAMES: Final = frozenset({"seq", "wid"})
+_QUERY_FIELDS_MAX: Final = 32
+
+
+def check_name(call: Call, name: str) -> None:
+    """Raise Denied where the caller's key does not reach a topic or router of this name."""
+    if call.key is not None and not call.key.allows(name):
+        raise Denied("this key does not reach that name: use one whose prefixes do")
+
+
+def may_configure(call: Call) -> bool:
+    """Whether the caller may decide what a topic is: create one with a config, or change it."""
+    return call.key is None or "admin" in call.key.scopes
+
+
+def visible(call: Call, name: str) -> bool:
+    """Whether a listing may show the caller this name."""
+    return call.key is None or call.key.allows(name)
+
+
+class Gatekeeper:
+    """Given to an App as ``admit``, ``recheck``, ``start`` and ``track``.
+
+    An empty ring means that there are no keys: then everybody may do everything, and the Host is checked instead. The
+    caps per key hold for servers with keys; 0 turns a cap off.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        *,
+        hosts: HostCheck,
+        requests_per_key_max: int = 1_000,
+        streams_per_key_max: int = 1_000,
+        streams_max: int = 10_000,
+    ) -> None:
+        self.ring = ring
+        self.hosts = hosts
+        self.requests = Counter[str]()
+        self.streams = Counter[str]()
+        self.requests_per_key_max = requests_per_key_max
+        self.streams_per_key_max = streams_per_key_max
+        self.streams_max = streams_max
+        self._tasks: dict[asyncio.Task[Any], str] = {}
+        self._waits: dict[asyncio.Task[Any], str] = {}
+
+    @property
+    def streams_open(self) -> int:
+        return self.streams.total()
+
+    def replace(self, ring: KeyRing) -> None:
+        """Take new keys from now on. Of keys that are gone, or may do less than before, streams are ended and long
+        polls are answered 401; a body on its way is refused by the wire, which asks `recheck`.
+        """
+        kept = {(key.id, key.scopes, key.prefixes) for key in ring.keys}
+        gone = {key.id for key in self.ring.keys if (key.id, key.scopes, key.prefixes) not in kept}
+        self.ring = ring
+        for task, key_id in list(self._tasks.items()):
+            if key_id in gone:
+                task.cancel()
+        for task, key_id in list(self._waits.items()):
+            if key_id in gone:
+                del self._waits[task]
+                task.cancel()
+
+    async def streams_ended(self, timeout_s: float) -> None:
+        """Wait until no stream runs, so long at most."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=timeout_s)
+
+    def admit(self, route: Route, call: Call) -> None:
+        """Let a request go on to its body, or raise Denied (401, 403) or Overloaded (429)."""
+        request = call.request
+        self.hosts.check(request.headers, navigable=not route.scopes and request.method in ("GET", "HEAD"))
+        if self.ring.keys:
+            self._authorize(route, call)
+        call.ring = self.ring
+        if call.key is not None or route.sse:
+            self._check_caps(route, call)
+
+    def recheck(self, route: Route, call: Call) -> None:
+        """Raise Denied where the keys have changed since the call was admitted and its own is not good any more."""
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+
+    def start(self, route: Route, call: Call) -> None:
+        """Let an admitted call through to its handler: since its head was read, its key may have been taken away and
+        others may have filled the caps. Raises as `admit` does.
+        """
+        if call.ring is not self.ring:
+            self._authorize(route, call)
+        self._check_caps(route, call)
+
+    def _authorize(self, route: Route, call: Call) -> None:
+        if route.scopes and self.ring:
+            key = self._key_of(route, call.request)
+            if not route.scopes <= key.scopes:
+                missing = sorted(route.scopes - key.scopes)
+                raise Denied(f"this key lacks the scope {' and '.join(missing)}", missing=missing)
+            call.key, call.key_id = key, key.id
+            for part, name in call.names.items():
+                if part not in _NOT_NAMES:
+                    check_name(call, name)
+        call.ring = self.ring
+
+    def _check_caps(self, route: Route, call: Call) -> None:
+        if call.key is not None and 0 < self.requests_per_key_max <= self.requests.get(call.key_id, 0):
+            raise _at_cap(self.requests_per_key_max, "requests_per_key_max")
+        if route.sse:
+            if 0 < self.streams_max <= self.streams_open:
+                raise _at_cap(self.streams_max, "streams_max")
+            if call.key is not None and 0 < self.streams_per_key_max <= self.streams.get(call.key_id, 0):
+                raise _at_cap(self.streams_per_key_max, "streams_per_key_max")
+
+    def _key_of(self, route: Route, request: Request) -> Key:
+        token = _bearer(request)
+        if token is None and route.sse and request.method in ("GET", "HEAD"):
+            token = _token_in_query(request.query)
+        if token is None:
+            raise Denied("a key is needed: send Authorization: Bearer <key>", code="unauthorized")
+        key = self.ring.find(token)
+        if key is None:
+            raise Denied("this key is not known here", code="unauthorized")
+        return key
+
+    def track(self, call: Call, result: Result) -> Result:
+        """Count what stays open until it is answered or has ended. What was answered at once is not counted."""
+        if isinstance(result, Response):
+            if result.stream is not None:
+                result.stream = self._counted(call, result.stream)
+            return result
+        if isinstance(result, Later):
+            if call.key is not None:
+                self._hold(call, result)
+            return result
+        place = _Place(self.requests, call.key_id) if call.key is not None else None
+        return _Work(self._then_counted(call, result), result, place)
+
+    def _hold(self, call: Call, later: Later[Any]) -> None:
+        """The place of a write is free again once its batch is as durable as it asks for."""
+        answer = later.answer
+        if answer.gate is None or not answer.level:
+            return
+        try:
+            reached = answer.gate.reached(answer.batch, answer.level)
+        except Exception:
+            return  # whoever sends the answer meets the same error and tells of it
+        if not reached:
+            place = _Place(self.requests, call.key_id)
+            answer.gate.wait(answer.batch, answer.level).add_done_callback(place.settled)
+
+    async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        response = await (work if call.key is None else self._while_allowed(call, work))
+        if response.stream is not None:
+            response.stream = self._counted(call, response.stream)
+        return response
+
+    async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        """Wait for what a call waits for, as long as its key is good. Raises Denied once it is not."""
+        if call.ring is not self.ring and call.key not in self.ring.keys:  # before the first step
+            raise _taken_away()
+        task = asyncio.current_task()
+        assert task is not None
+        self._waits[task] = call.key_id
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if task in self._waits:
+                raise
+            task.uncancel()
+            raise _taken_away() from None
+        finally:
+            self._waits.pop(task, None)
+
+    def _counted(self, call: Call, stream: Stream) -> Stream:
+        place = _Place(self.streams, call.key_id)
+
+        async def run(send: Send) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks[task] = call.key_id
+            try:
+                await stream(send)
+            finally:
+                del self._tasks[task]
+                place.free()
+
+        return run
+
+
+class _Place:
+    """One of a counted number; free again when told so, or when nobody holds it any more.
+
+    The latter covers a coroutine or a stream that was never started because its peer went away first.
+    """
+
+    __slots__ = ("_counter", "_name")
+
+    def __init__(self, counter: Counter[str], name: str) -> None:
+        self._counter: Counter[str] | None = counter
+        self._name = name
+        counter[name] += 1
+
+    def free(self) -> None:
+        counter, self._counter = self._counter, None
+        if counter is not None:
+            counter[self._name] -= 1
+            if not counter[self._name]:
+                del counter[self._name]
+
+    def settled(self, future: asyncio.Future[None]) -> None:
+        """What was waited for came or failed; a failure is told by whoever answers, and is looked at here."""
+        self.free()
+        if not future.cancelled():
+            future.exception()
+
+    def __del__(self) -> None:
+        self.free()
+
+
+class _Work(Coroutine[Any, Any, Response]):
+    """A coroutine that holds a place until it has ended, also where it never began.
+
+    A task that is cancelled before its first step leaves the coroutines within as they were: this one closes them.
+    """
+
+    __slots__ = ("_inner", "_outer", "_place")
+
+    def __init__(
+        self, outer: Coroutine[Any, Any, Response], inner: Coroutine[Any, Any, Response], place: _Place | None
+    ) -> None:
+        self._outer = outer
+        self._inner = inner
+        self._place = place
+
+    def __await__(self) -> Generator[Any, Any, Response]:
+        try:
+            return (yield from self._outer.__await__())
+        finally:
+            self.close()
+
+    def send(self, value: Any) -> Any:
+        return self._outer.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._outer.throw(*error)
+
+    def close(self) -> None:
+        """End it, wherever it is, and free its place."""
+        self._outer.close()
+        self._inner.close()
+        if self._place is not None:
+            self._place.free()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _taken_away() -> Denied:
+    return Denied("this key was taken away, or may do less than before: ask with one that is good", code="unauthorized")
+
+
+def _at_cap(maximum: int, limit: str) -> Overloaded:
+    what = "streams" if limit.startswith("streams") else "requests"
+    return Overloaded(
+        f"{maximum} {what} are open already: close one, try again later, or raise the server's setting {limit}",
+        limit=limit,
+        max=maximum,
+    )
+
+
+def _bearer(request: Request) -> str | None:
+    """The token of an Authorization header; None where there is none or it is of another kind."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _token_in_query(query: str) -> str | None:
+    try:
+        found = parse_qs(query, max_num_fields=_QUERY_FIELDS_MAX).get("token", [])
+    except ValueError:
+        return None
+    return found[0] if len(found) == 1 else None

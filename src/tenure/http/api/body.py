@@ -1,0 +1,230 @@
+"""From a request's bytes to a body that can be believed.
+
+msgspec checks syntax, types and bounds. What it lets through is looked for here: bytes that are no UTF-8 inside a raw
+slice or an ignored field, numbers beyond a u64, and a field of ours that was given twice (msgspec takes the last one,
+others the first, and a proxy between us may have judged the other). All of it is Invalid; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from tenure.contract.commands import Command
+from tenure.contract.fields import U64_MAX
+from tenure.core.names import check_topic_name
+from tenure.errors import Invalid
+from tenure.http.api.app import Call
+from tenure.http.wire.message import Body, Request
+
+__all__ = [
+    "U64_MAX",
+    "Reader",
+    "addressed",
+    "check_media",
+    "check_wholes",
+    "invalid_body",
+    "is_plain_json",
+    "struct_names",
+    "twice",
+]
+
+_MESSAGE_CHARS_MAX: Final = 300
+
+S = TypeVar("S", bound=msgspec.Struct)
+C = TypeVar("C", bound=Command[Any])
+
+
+class Reader(Generic[S]):
+    """Reads one kind of body. Make one per schema, at import: it is asked on every request.
+
+    ``optional`` lets an empty body stand for ``{}``.
+    """
+
+    def __init__(self, schema: type[S], *, optional: bool = False) -> None:
+        self.schema = schema
+        self._decode = msgspec.json.Decoder(schema).decode
+        self._optional = optional
+        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema) - {"$topic"})]
+        fields = msgspec.structs.fields(schema)
+        self._wholes = [(field.name, field.encode_name) for field in fields if int in _leaves(field.type)]
+        self._nested = [field.name for field in fields if any(_structs(field.type))]
+        self._keyed = any(dict in _leaves(field.type) for field in fields)
+
+    def read(self, request: Request) -> S:
+        """The body, checked. Raises Invalid, with code ``unsupported_media_type`` for what is not plain JSON."""
+        body = request.body
+        if not body and self._optional:
+            return self._decode(b"{}")
+        check_media(request)
+        if not is_plain_json(body):
+            raise Invalid("the body is not valid UTF-8")
+        try:
+            parsed = self._decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise invalid_body(error) from None
+        for name, shown in self._wholes:
+            value = getattr(parsed, name)
+            if value.__class__ is int and not -U64_MAX <= value <= U64_MAX:
+                raise _too_long(shown)
+        for name in self._nested:
+            check_wholes(getattr(parsed, name), name)
+        if self._keyed or b"\\" in body or any(body.count(name) > 1 for name in self._quoted):
+            self._check_twice(body)
+        return parsed
+
+    def _check_twice(self, body: Body) -> None:
+        field = twice(body, self.schema)
+        if field is not None:
+            raise Invalid(f"{field} is given twice: give it once", field=field)
+
+
+def addressed(call: Call, read: Callable[[Request], C]) -> C:
+    """Return the command in a request's body, with the topic of its path."""
+    topic = check_topic_name(call.names["topic"])
+    command = read(call.request)
+    force_setattr(command, "topic", topic)
+    return command
+
+
+def check_media(request: Request) -> None:
+    """Raise Invalid unless the body is plain JSON by what its headers say."""
+    headers = request.headers
+    if request.body or "content-type" in headers:
+        kind = headers.get("content-type", "")
+        if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+            raise Invalid("send the body with content-type: application/json", code="unsupported_media_type")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Invalid("send the body without content-encoding", code="unsupported_media_type")
+
+
+def is_plain_json(body: Body) -> bool:
+    """Whether the bytes are UTF-8; a decoder that keeps raw slices does not look."""
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_wholes(value: Any, path: str) -> None:
+    """Raise Invalid where a number within an object is beyond a u64, which msgspec's own bounds do not reach."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            found = getattr(value, name)
+            if found.__class__ is int and not -U64_MAX <= found <= U64_MAX:
+                raise _too_long(f"{path}.{name}")
+            check_wholes(found, f"{path}.{name}")
+
+
+def invalid_body(error: Exception) -> Invalid:
+    """What the caller has to fix, named by its field where it is a field."""
+    if isinstance(error, RecursionError):
+        return Invalid("the body is nested too deeply")
+    message = str(error)[:_MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("`", "")
+    if not isinstance(error, msgspec.ValidationError):
+        return Invalid(f"the body is not valid JSON: {message}")
+    what, _, path = message.partition(" - at ")
+    field = path.removeprefix("$").removeprefix(".")
+    before, missing, name = what.partition("Object missing required field ")
+    if missing and not before:
+        field = f"{field}.{name}" if field else name
+        return Invalid(f"{field} is missing", field=field)
+    if not field:
+        return Invalid(f"the body is not what is expected here: {what}")
+    return Invalid(f"{field}: {what}", field=field)
+
+
+def _too_long(field: str) -> Invalid:
+    return Invalid(f"{field} must be a whole number from 0 to {U64_MAX}", field=field)
+
+
+# Fields that are given twice
+
+
+def struct_names(schema: type[msgspec.Struct]) -> set[str]:
+    """Every field name of ours in a schema, those of nested objects included."""
+    names = set[str]()
+    for field in msgspec.structs.fields(schema):
+        names.add(field.encode_name)
+        for nested in _structs(field.type):
+            names |= struct_names(nested)
+    return names
+
+
+def twice(body: Body | str, schema: type[msgspec.Struct]) -> str | None:
+    """The first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
+    text = body if isinstance(body, str) else body.decode()
+    try:
+        # Numbers are not looked at, and some would take long or raise: their text is all they are.
+        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=len, parse_float=len)
+    except RecursionError as error:
+        raise invalid_body(error) from None
+    return next(_twice(pairs, schema, ""), None)
+
+
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """An object as it was written."""
+
+    __slots__ = ()
+
+
+def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
+    if isinstance(given, _Pairs):
+        known, values = _known(kind)
+        seen = set[str]()
+        for name, value in given:
+            below = known.get(name, values)
+            if below is None:
+                continue
+            if name in seen:
+                yield f"{path}{name}"
+            seen.add(name)
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, below, f"{path}{name}.")
+    elif isinstance(given, list):
+        for index, value in enumerate(given):
+            if isinstance(value, _Pairs | list):
+                yield from _twice(value, kind, f"{path[:-1]}[{index}].")
+
+
+@cache
+def _known(kind: Any) -> tuple[dict[str, Any], Any]:
+    """The fields of ours that an object of this type has, and the type of everything else if it is a mapping."""
+    fields = [field for struct in _structs(kind) for field in msgspec.structs.fields(struct)]
+    return {field.encode_name: field.type for field in fields}, _values_of(kind)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """A type taken apart: unions and annotations and lists to what they hold."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _parts(get_args(kind)[0])
+    elif origin in (Union, types.UnionType, list):
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    for part in _parts(kind):
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            yield part
+
+
+def _values_of(kind: Any) -> Any:
+    """What the values of a mapping are, or None where the type is not a mapping: then only known names count."""
+    return next((get_args(part)[1] for part in _parts(kind) if get_origin(part) is dict), None)
+
+
+def _leaves(kind: Any) -> set[Any]:
+    return {get_origin(part) or part for part in _parts(kind)}

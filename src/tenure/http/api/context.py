@@ -1,0 +1,84 @@
+"""What handlers share: the broker once it is open, the settings, and whether the server is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tenure.broker.broker import Broker
+from tenure.broker.open import Replay
+from tenure.errors import Closed
+from tenure.http.append.long_work import Turns
+from tenure.http.append.request import AppendLimits
+from tenure.http.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from tenure.http.api.prometheus import Exposition
+    from tenure.http.api.shares import Shares
+
+__all__ = ["Context"]
+
+
+class Context:
+    """One server's shared things. The server fills in what comes later: the broker, the metrics, the document.
+
+    ``draining`` turns readiness off while requests in flight are still answered.
+    """
+
+    def __init__(
+        self, broker: Broker | None = None, *, settings: ServerSettings | None = None, replay: Replay | None = None
+    ) -> None:
+        self._broker = broker
+        self.settings = settings or ServerSettings()
+        self.replay = replay
+        self.draining = False
+        self.exposition: Exposition | None = None
+        self.shares: Shares | None = None
+        self.openapi: Callable[[], bytes] | None = None
+        self.append_limits = _append_limits(self.settings)
+        self.turns = Turns(self.settings.limits.turn_ms, pressed=self._is_pressed)
+        self.extras: dict[str, Any] = {}
+        self._started = monotonic()
+
+    @property
+    def broker(self) -> Broker:
+        """The broker; Closed (``not_ready``) while the log is still being replayed."""
+        if self._broker is None:
+            progress = self.replay.as_dict() if self.replay is not None else {}
+            raise Closed("the log is being replayed: try again shortly", code="not_ready", **progress)
+        return self._broker
+
+    def opened(self, broker: Broker) -> None:
+        """The replay is done: requests can be served."""
+        self._broker = broker
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a broker."""
+        return self._broker is not None
+
+    def _is_pressed(self) -> bool:
+        return self._broker is not None and self._broker.waits_for_disk
+
+    @property
+    def topics_count(self) -> int:
+        """How many topics there are."""
+        return len(self.broker._state.topics)
+
+    @property
+    def uptime_ms(self) -> int:
+        """How long this server has been there."""
+        return int((monotonic() - self._started) * 1000)
+
+
+def _append_limits(settings: ServerSettings) -> AppendLimits:
+    engine, limits = settings.engine, settings.limits
+    return AppendLimits(
+        records_max=engine.records_max,
+        record_bytes_max=engine.record_bytes_max,
+        append_fields_bytes_max=limits.append_fields_bytes_max,
+        record_fields_bytes_max=limits.record_fields_bytes_max,
+        record_fields_max=limits.record_fields_max,
+        append_whole_bytes_max=limits.append_whole_bytes_max,
+    )

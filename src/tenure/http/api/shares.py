@@ -1,0 +1,179 @@
+"""Shares: how much one key may use up of the limits that all keys share.
+
+The broker knows no keys, and what it keeps outlives them, so nothing durable says whose a topic is. It need not:
+
+- **A key with prefixes** holds what lies under its prefixes, whoever put it there. That can be counted at any time,
+  also after a restart, and keys of one tenant have one share together.
+- **A key without prefixes** reaches every name, so it holds what it put there itself since the server started.
+
+Each tally is a number that is never too low: taking adds one, and only where it has reached the share is it counted
+again, at most once a second. So a call costs a look at a number. A server with one key has no shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final
+
+from tenure.broker.broker import Broker
+from tenure.contract.share import Share
+from tenure.errors import Overloaded
+from tenure.http.api.app import Call
+from tenure.http.api.context import Context
+from tenure.http.api.keys import Key
+from tenure.http.settings import ServerSettings
+
+__all__ = ["KeyShare", "Shares", "Tally", "share_of", "share_used_up"]
+
+_RECOUNT_S: Final = 1.0
+
+
+class Tally:
+    """How many things of one kind a key holds, at most ``most``.
+
+    ``total`` is how many there are of all keys together, ``alive`` how many there are under one name. ``names`` gives
+    the names within the key's prefixes, and nothing is counted before all keys together hold one share; it is None for
+    a key without prefixes: then the tally keeps the names itself.
+    """
+
+    __slots__ = ("_alive", "_counted_s", "_held", "_names", "_now_s", "_taken", "_total", "most")
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        total: Callable[[], int],
+        alive: Callable[[str], int],
+        names: Callable[[], Iterable[str]] | None,
+        now_s: Callable[[], float],
+    ) -> None:
+        self.most = most
+        self._total = total
+        self._alive = alive
+        self._names = names
+        self._now_s = now_s
+        self._taken: dict[str, int] = {}
+        self._held: int | None = 0 if names is None else None
+        self._counted_s = float("-inf")
+
+    def take(self, name: str) -> bool:
+        """Count one more thing under a name; False, and nothing is counted, where the share is used up."""
+        if self._held is None:
+            if self._total() < self.most:
+                return True
+            self._count()
+        elif self._held >= self.most and self._now_s() - self._counted_s >= _RECOUNT_S:
+            self._count()
+        assert self._held is not None
+        if self._held >= self.most:
+            return False
+        self._held += 1
+        if self._names is None:
+            self._taken[name] = self._taken.get(name, 0) + 1
+        return True
+
+    def _count(self) -> None:
+        """Count what is there now. Of what a name holds, a key without prefixes holds no more than it took."""
+        self._counted_s = self._now_s()
+        if self._names is not None:
+            self._held = sum(map(self._alive, self._names()))
+            return
+        self._taken = {name: held for name, taken in self._taken.items() if (held := min(taken, self._alive(name)))}
+        self._held = sum(self._taken.values())
+
+
+class KeyShare(Share):
+    """The share of one key, as the broker asks for it. Every method raises Overloaded where it is used up."""
+
+    __slots__ = ("_keys", "_percent", "_routers", "_topics", "key")
+
+    def __init__(self, key: Key, broker: Broker, settings: ServerSettings, *, now_s: Callable[[], float]) -> None:
+        state, engine, own = broker._state, settings.engine, key.prefixes is not None
+        self.key = key
+        self._percent = settings.key_share_percent
+
+        def topics() -> Iterable[str]:
+            return filter(key.allows, state.topics)
+
+        def routers() -> Iterable[str]:
+            return filter(key.allows, state.routers)
+
+        self._topics = Tally(
+            settings.share_of(engine.topics_max),
+            total=lambda: len(state.topics),
+            alive=lambda name: name in state.topics,
+            names=topics if own else None,
+            now_s=now_s,
+        )
+        self._routers = Tally(
+            settings.share_of(engine.routers_max),
+            total=lambda: len(state.routers),
+            alive=lambda name: name in state.routers,
+            names=routers if own else None,
+            now_s=now_s,
+        )
+        self._keys = Tally(
+            settings.share_of(engine.idempotency_keys_max),
+            total=lambda: state.idempotency_keys,
+            alive=broker.idempotency_keys,
+            names=topics if own else None,
+            now_s=now_s,
+        )
+
+    def take_topic(self, name: str) -> None:
+        """A topic of this name is about to be created."""
+        self._take(self._topics, name, "engine.topics_max", "topics: delete some first")
+
+    def take_router(self, name: str) -> None:
+        """A router of this name is about to be created."""
+        self._take(self._routers, name, "engine.routers_max", "routers: delete some first")
+
+    def take_key(self, topic: str) -> None:
+        """A topic is about to remember one more idempotency key."""
+        advice = "idempotency keys: send the same request once some have passed, or shorten idempotency_window_ms"
+        self._take(self._keys, topic, "engine.idempotency_keys_max", advice)
+
+    def _take(self, tally: Tally, name: str, of: str, advice: str) -> None:
+        if tally.most and not tally.take(name):
+            raise share_used_up(tally.most, advice, percent=self._percent, of=of)
+
+
+class Shares:
+    """The shares of all keys. ``several`` says whether there is more than one key: one alone shares with nobody."""
+
+    def __init__(
+        self, settings: ServerSettings, *, several: Callable[[], bool], now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._settings = settings
+        self._now_s = now_s
+        self._several = several
+        self._by_key: dict[str, KeyShare] = {}
+
+    def of(self, key: Key, broker: Broker) -> KeyShare | None:
+        """The share of a key, or None where it has no limit."""
+        if not self._settings.key_share_percent or not self._several():
+            return None
+        share = self._by_key.get(key.id)
+        if share is None:
+            share = self._by_key[key.id] = KeyShare(key, broker, self._settings, now_s=self._now_s)
+        return share
+
+    def keep(self, keys: Iterable[Key]) -> None:
+        """Drop what was counted for other keys than these, and for those of other prefixes than before."""
+        kept = set(keys)
+        self._by_key = {key_id: share for key_id, share in self._by_key.items() if share.key in kept}
+
+
+def share_of(context: Context, call: Call) -> KeyShare | None:
+    """The share of the caller's key, or None where it has no limit."""
+    if call.key is None or context.shares is None:
+        return None
+    return context.shares.of(call.key, context.broker)
+
+
+def share_used_up(most: int, advice: str, *, percent: int, of: str) -> Overloaded:
+    """The error of a key that holds its share of a limit, with what to do about it."""
+    return Overloaded(
+        f"this key holds its share of {most} {advice}", limit="key_share_percent", max=percent, share=most, of=of
+    )

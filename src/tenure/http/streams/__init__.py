@@ -1,0 +1,1 @@
+"""Server-sent events: watch sessions and the life of jobs."""

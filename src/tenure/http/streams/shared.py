@@ -1,0 +1,29 @@
+"""What the streams of one server share: watch sessions, the hub of lifecycle events, how often a quiet stream beats."""
+
+from __future__ import annotations
+
+from tenure.http.api.context import Context
+from tenure.http.streams.event_hub import Hub
+from tenure.http.streams.watch import Sessions
+
+__all__ = ["Streams", "streams_of"]
+
+_NAME = "streams"
+
+
+class Streams:
+    """Made on first use and kept with the context."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings
+        self.heartbeat_ms = settings.heartbeat_ms
+        self.sessions = Sessions(sessions_max=settings.watch_sessions_max, ttl_ms=settings.watch_ttl_ms)
+        self.events = Hub(context.broker)
+
+
+def streams_of(context: Context) -> Streams:
+    """The streams of a server."""
+    streams = context.extras.get(_NAME)
+    if not isinstance(streams, Streams):
+        streams = context.extras[_NAME] = Streams(context)
+    return streams

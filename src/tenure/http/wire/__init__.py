@@ -1,0 +1,1 @@
+"""Sockets, messages and limits: everything below the app."""

@@ -1,0 +1,169 @@
+"""All connections together: how many, how much they hold, how long they may take, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from email.utils import formatdate
+from time import time
+
+import msgspec
+
+from tenure.http.wire.bodies import Bodies
+from tenure.http.wire.connection import Connection
+from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.reading_turns import ReadingTurns
+from tenure.http.wire.refusals import Refusals
+from tenure.http.wire.silent import Silent
+from tenure.http.wire.unsent import Holder, Unsent
+
+__all__ = ["Connections", "Counts", "over_cap_max"]
+
+
+def over_cap_max(connections_max: int) -> int:
+    """How many connections beyond the cap are answered that there is no room; others are closed without a word."""
+    return 16 + connections_max // 16
+
+
+class Counts(msgspec.Struct):
+    """What happened on the wire since the start."""
+
+    accepted: int = 0
+    requests: int = 0
+    over_cap: int = 0
+    silent_cut: int = 0
+    refused: int = 0
+    timed_out: int = 0
+    slow_readers: int = 0
+    floods: int = 0
+
+
+class Connections:
+    """The registry. One coarse timer serves every deadline: a timer per connection would cost more than the request.
+
+    ``now_s`` is the loop's time at the last tick; deadlines are measured with it, so that a request reads no clock.
+    """
+
+    def __init__(self, limits: WireLimits, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.limits = limits
+        self.counts = Counts()
+        self.bodies = Bodies(limits)
+        self.unsent = Unsent(limits)
+        self._silent = Silent(limits)
+        self.draining = False
+        self.connections_max = limits.connections_max
+        self._loop = loop or asyncio.get_running_loop()
+        self.reading = ReadingTurns(limits.turn_ms, loop=self._loop)
+        self.lingering = ReadingTurns(limits.turn_ms, loop=self._loop, rest_ms=limits.linger_rest_ms)
+        self.refusals = Refusals(limits, now_s=self._loop.time)
+        self._open: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event = asyncio.Event()
+        self.now_s = self._loop.time()
+        self.date = b""
+        self._stamp()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def start(self) -> None:
+        """Let the timer run."""
+        self._timer = self._loop.call_later(self.limits.tick_ms / 1000, self._on_timer)
+
+    def stop(self) -> None:
+        """Let the timer stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self.start()
+        self.tick(self._loop.time())
+
+    def tick(self, now_s: float) -> None:
+        """Let every connection look at its deadlines as of ``now_s``."""
+        self.now_s = now_s
+        self._stamp()
+        for connection in list(self._open):
+            connection.tick(now_s)
+
+    def _stamp(self) -> None:
+        self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
+
+    def add(self, connection: Connection, peer: str) -> bool:
+        """Take in a connection that was just accepted; it is silent until `heard`. Where there are too many, the one
+        that has been silent for longest is cut. Returns False where there is no room: tell it, and close it.
+        """
+        self.counts.accepted += 1
+        full = len(self._open) >= self.connections_max
+        has_room = not full or self.cut_silent()
+        self._open.add(connection)
+        surplus = self._silent.add(connection, peer)
+        if surplus is not None:
+            self._cut(surplus)
+        self.counts.over_cap += not has_room
+        return has_room
+
+    def cut_silent(self) -> bool:
+        """Cut the connection that has been silent for longest; False where none is silent."""
+        oldest = self._silent.oldest()
+        if oldest is not None:
+            self._cut(oldest)
+        return oldest is not None
+
+    def _cut(self, silent: Connection) -> None:
+        self.counts.silent_cut += 1
+        self._silent.discard(silent)
+        silent.abort()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many beyond the cap that not even a refusal is sent any more."""
+        return len(self._open) >= self.connections_max + over_cap_max(self.connections_max) and not self._silent
+
+    def heard(self, connection: Connection) -> None:
+        """A connection has sent its first whole head: it is not silent any more."""
+        self._silent.discard(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._silent.discard(connection)
+        self._open.discard(connection)
+        if not self._open:
+            self._emptied.set()
+
+    def replace(self, old: Connection, new: Connection) -> None:
+        """A connection turned out to speak another protocol."""
+        self._open.discard(old)
+        self._open.add(new)
+        self._silent.replace(old, new)
+
+    def note_unsent(self, holder: Holder) -> None:
+        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        self.counts.slow_readers += self.unsent.note(holder, self.now_s)
+
+    async def drain(self, deadline_s: float) -> bool:
+        """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""
+        self.draining = True
+        self._each(lambda connection: connection.drain())
+        clean = await self._wait_empty(deadline_s)
+        if not clean:
+            self._each(lambda connection: connection.abandon())
+            if not await self._wait_empty(min(1.0, deadline_s)):
+                self._each(lambda connection: connection.abort())
+                await self._wait_empty(1.0)
+        return clean
+
+    def _each(self, step: Callable[[Connection], None]) -> None:
+        for connection in list(self._open):
+            step(connection)
+
+    async def _wait_empty(self, deadline_s: float) -> bool:
+        while self._open:
+            self._emptied.clear()
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await self._emptied.wait()
+            except TimeoutError:
+                return not self._open
+        return True

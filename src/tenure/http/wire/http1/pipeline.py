@@ -1,0 +1,272 @@
+"""The exchanges of one HTTP/1.1 connection: run as they come, answered in order.
+
+At most ``pipeline_max`` run at once; what came beyond that waits here, and the protocol stops reading. A stream holds
+its place until it ends. Responses of one turn leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from tenure.http.wire.connections import Connections
+from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
+from tenure.http.wire.http1.writer import Outlet
+from tenure.http.wire.message import Request, Response, Send, Stream
+from tenure.http.wire.refusals import is_paced
+from tenure.http.wire.respond import Exchange, Pending, carry_out, fault_response, run_stream
+
+__all__ = ["Pipeline"]
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE = b"connection: close\r\n"
+_KEEP = b"connection: keep-alive\r\n"
+_CHUNKED = b"transfer-encoding: chunked\r\n"
+
+
+class Pipeline:
+    """``on_room`` is called when something was written outside of a read, ``on_over`` after the last response."""
+
+    __slots__ = (
+        "_backlog",
+        "_client",
+        "_exchanges",
+        "_flushing",
+        "_invitation",
+        "_on_over",
+        "_on_room",
+        "_pause",
+        "_registry",
+        "_transport",
+        "idle_since_s",
+        "outlet",
+        "over",
+        "streaming",
+    )
+
+    def __init__(
+        self,
+        registry: Connections,
+        *,
+        transport: asyncio.Transport,
+        client: str,
+        on_room: Callable[[], None],
+        on_over: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._transport = transport
+        self._client = client
+        self._on_room = on_room
+        self._on_over = on_over
+        self._exchanges: deque[Exchange] = deque()
+        self._backlog: deque[Exchange] = deque()
+        self.outlet = Outlet(transport, registry)
+        self._flushing = self._invitation = False
+        self._pause: asyncio.TimerHandle | None = None
+        self.idle_since_s = registry.now_s
+        self.streaming = False
+        self.over = False
+        """The last response has been written."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is unanswered."""
+        return bool(self._exchanges or self._backlog)
+
+    @property
+    def polled(self) -> bool:
+        """Whether the peer waits for something that only it can want: a stream, or work that has a task."""
+        return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether answers wait because their peer is refused too often."""
+        return self._pause is not None
+
+    def full(self) -> bool:
+        """Whether no more should be read."""
+        return bool(self._backlog) or self._held()
+
+    def _held(self) -> bool:
+        limits = self._registry.limits
+        return (
+            self._pause is not None
+            or self.outlet.stalled
+            or self.streaming
+            or len(self._exchanges) >= limits.pipeline_max
+            or self.outlet.held_bytes > limits.unsent_bytes_max
+        )
+
+    def submit(self, exchange: Exchange) -> None:
+        """Take in a request; it starts at once if there is room."""
+        self._registry.counts.requests += 1
+        if self._backlog or self._held():
+            self._backlog.append(exchange)
+        else:
+            self._start(exchange)
+
+    def refuse(self, refused: Refused) -> None:
+        """Answer, after all others, something that is no request; the connection ends with it."""
+        exchange = Exchange(refused.request or Request("GET", "/", client=self._client), keep_alive=False, old=False)
+        exchange.response = refused.response()
+        if self._backlog:
+            self._backlog.append(exchange)
+        else:
+            self._start(exchange)
+        self.flush()
+
+    def invite(self) -> None:
+        """The peer waits for leave to send its body; answers before it come first."""
+        if self.busy:
+            self._invitation = True
+        else:
+            self.outlet.write(_CONTINUE)
+
+    def _start(self, exchange: Exchange) -> None:
+        self._exchanges.append(exchange)
+        if exchange.response is not None:  # refused: the answer is there
+            self._hold(exchange, exchange.response)
+            if self._exchanges[0] is exchange:
+                self.flush()
+            return
+        assert exchange.admission is not None
+        outcome = carry_out(exchange.admission, exchange.body, partial(self._answer, exchange))
+        if type(outcome) is Response:
+            self._answer(exchange, outcome)
+        else:
+            exchange.pending = cast(Pending, outcome)
+
+    def _answer(self, exchange: Exchange, response: Response) -> None:
+        if not self.outlet.gone:
+            exchange.pending = None
+            if exchange.charge is not None:
+                exchange.charge.release()
+            self._hold(exchange, response)
+            if self._exchanges[0] is exchange:
+                self.flush()
+            else:
+                self.outlet.note()
+
+    def _hold(self, exchange: Exchange, response: Response) -> None:
+        exchange.response = response
+        self.outlet.held_bytes += len(response.body)
+        if is_paced(response.status) and self._pause is None:
+            self._hold_back(self._registry.refusals.delay_s(exchange.account, len(exchange.body)))
+
+    def _hold_back(self, delay_s: float) -> None:
+        """Write nothing for a while, where this peer is refused too often."""
+        if delay_s:
+            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is ready, in order; start what waited for that."""
+        if self._flushing or self.outlet.gone or self._pause is not None:
+            return
+        self._flushing = True
+        exchanges = self._exchanges
+        while True:
+            while exchanges and not self.streaming and not self.over:
+                response = exchanges[0].response
+                if response is None:
+                    break
+                self._emit(exchanges[0], response)
+            if not self._backlog or self.over or self._held():
+                break
+            self._start(self._backlog.popleft())
+        self._flushing = False
+        if not self.outlet.gathering:
+            self._on_room()
+
+    def _emit(self, exchange: Exchange, response: Response) -> None:
+        self.outlet.held_bytes -= len(response.body)
+        head_only = exchange.request.method == "HEAD"
+        last = not exchange.keep_alive or (self._registry.draining and len(self._exchanges) == 1 and not self._backlog)
+        date = self._registry.date
+        connection = _CLOSE if last else _KEEP if exchange.old else b""
+        try:
+            if response.stream is not None and not head_only:
+                framing = _CLOSE if exchange.old else _CHUNKED + connection
+                self.outlet.write(encode_stream_head(response, date=date, framing=framing))
+                self._open(exchange, response.stream, last=last or exchange.old)
+                return
+            data = encode_response(response, date=date, connection=connection, head_only=head_only)
+        except ValueError:
+            data = encode_response(fault_response(exchange.request), date=date, connection=connection)
+        self.outlet.write(data)
+        self._leave(last=last)
+
+    def _leave(self, *, last: bool) -> None:
+        """The first exchange is over."""
+        self._exchanges.popleft()
+        if last:
+            self.over = True
+            self.outlet.release()
+            self._on_over()
+        elif not self._exchanges:
+            self.idle_since_s = self._registry.now_s
+            if self._invitation:
+                self._invitation = False
+                self.outlet.write(_CONTINUE)
+
+    def _open(self, exchange: Exchange, stream: Stream, *, last: bool) -> None:
+        self.streaming = True
+        self.outlet.release()
+        send = self.outlet.send_plain if exchange.old else self.outlet.send_chunk
+        exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
+
+    async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:
+        """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
+        ended = await run_stream(stream, send)  # made here: a task may end before it begins
+        if self.outlet.gone:
+            return
+        if not (ended or self._registry.draining):
+            self._transport.abort()
+            return
+        self.streaming = False
+        exchange.pending = None
+        if not exchange.old:
+            self.outlet.write(b"0\r\n\r\n")
+        self._leave(last=last or self._registry.draining)
+        self.flush()
+
+    # The end.
+
+    def lose(self) -> None:
+        """The peer is gone: stop what only it wanted. A write goes on."""
+        self.outlet.lose()
+        if self._pause is not None:
+            self._pause.cancel()
+        for exchange in (*self._exchanges, *self._backlog):
+            exchange.release()
+            if isinstance(exchange.pending, asyncio.Task):
+                exchange.pending.cancel()
+        self._exchanges.clear()
+        self._backlog.clear()
+        self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector
+
+    def end_streams(self) -> None:
+        """The server stops: end a running stream, and hold nothing back."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._resume()
+        if self.streaming and self._exchanges[0].pending is not None:
+            self._exchanges[0].pending.cancel()
+
+    def abandon(self) -> None:
+        """Answer now what still waits: that the server stops."""
+        while self._backlog:
+            self._backlog.pop().release()
+        for exchange in list(self._exchanges):
+            if exchange.pending is not None:
+                exchange.pending.cancel()
+
+
+def _nothing() -> None:
+    """What is called for a peer that is gone."""

@@ -1,0 +1,304 @@
+"""HTTP/1.1 on a socket: what is read, what is refused, and by when; HTTP/2 is recognised and handed on.
+
+Bytes go to the reader, requests from there to the pipeline. The protocol itself decides when to read on, when a peer
+has taken too long, and how the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import cast
+
+from tenure.errors import Closed, Invalid
+from tenure.http.wire.connection import Connection
+from tenure.http.wire.connections import Connections
+from tenure.http.wire.encode import Refused
+from tenure.http.wire.http1.pipeline import Pipeline
+from tenure.http.wire.http1.reader import Phase, RequestReader
+from tenure.http.wire.http2.protocol import PREFACE, Http2Protocol
+from tenure.http.wire.message import Admit
+from tenure.http.wire.reading_turns import ReadingTurns
+
+__all__ = ["HttpProtocol"]
+
+_SLICE_BYTES = 16 * 1024
+"""What is parsed before looking whether there is room for more requests."""
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection. ``admit`` is all it knows of the application; it takes the place of its ``arrival``."""
+
+    __slots__ = (
+        "_admit",
+        "_arrival",
+        "_deaf",
+        "_deaf_since_s",
+        "_half_closed",
+        "_has_room",
+        "_ignored_bytes",
+        "_paused",
+        "_paused_since_s",
+        "_pipeline",
+        "_reader",
+        "_registry",
+        "_silent",
+        "_sniffed",
+        "_transport",
+        "_unfed",
+        "_waits",
+    )
+
+    def __init__(self, admit: Admit, registry: Connections, *, arrival: Connection, has_room: bool) -> None:
+        self._admit = admit
+        self._registry = registry
+        self._arrival = arrival
+        self._has_room = has_room
+        self._silent = True  # no whole head was read yet
+        self._unfed = b""
+        self._sniffed = False
+        self._paused = False
+        self._paused_since_s = 0.0
+        self._waits = False  # for its turn to read on
+        self._half_closed = False
+        self._deaf = False  # nothing more is parsed; what comes is thrown away
+        self._deaf_since_s: float | None = None
+        self._ignored_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._registry.limits.write_buffer_bytes)
+        peer = transport.get_extra_info("peername")
+        client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._pipeline = pipeline = Pipeline(
+            self._registry, transport=self._transport, client=client, on_room=self._go_on, on_over=self._finish
+        )
+        self._reader = RequestReader(
+            self._registry, client=client, admit=self._admit, deliver=pipeline.submit, invite=pipeline.invite
+        )
+        self._registry.replace(self._arrival, self)
+        if not self._has_room or self._registry.draining:
+            code = "shutting_down" if self._registry.draining else "not_ready"
+            self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        self._registry.discard(self)
+        self._reader.lose()
+        self._pipeline.lose()
+
+    # Reading.
+
+    def data_received(self, data: bytes) -> None:
+        if self._unfed:
+            data, self._unfed = self._unfed + data, b""
+        if not self._sniffed and self._is_http2(data):
+            return
+        if self._deaf:
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > self._registry.limits.linger_bytes_max:
+                self.abort()
+            elif len(data) > _SLICE_BYTES:
+                self._wait_for_turn(self._registry.lingering)
+        elif self._pipeline.streaming:
+            self._unfed = data  # read on only to hear the peer go; nobody pipelines much behind a stream
+            if len(data) > self._registry.limits.write_buffer_bytes:
+                self.abort()
+        else:
+            self._feed(data)
+
+    def _is_http2(self, data: bytes) -> bool:
+        """Whether the first bytes are those of HTTP/2, or may still become them."""
+        if self._deaf:
+            return False
+        if data.startswith(PREFACE):
+            self._unfed = data
+            if self._registry.reading.used_up():
+                self._transport.pause_reading()
+                self._registry.reading.wait(self._become_http2)
+            else:
+                self._become_http2()
+            return True
+        if PREFACE.startswith(data):
+            self._unfed = data
+            return True
+        self._sniffed = True
+        return False
+
+    def _become_http2(self) -> None:
+        """Hand the connection over, with what has come of it."""
+        data, self._unfed = self._unfed, b""
+        if self._deaf or self._transport.is_closing():
+            return
+        heir = Http2Protocol(self._admit, self._registry, client=self._reader.client)
+        self._registry.replace(self, heir)
+        self._transport.set_protocol(heir)
+        self._transport.resume_reading()
+        heir.connection_made(self._transport)
+        heir.data_received(data)
+
+    def _feed(self, data: bytes) -> None:
+        large = len(data) > _SLICE_BYTES
+        if large and self._registry.reading.used_up():
+            self._unfed = data
+            self._wait_for_turn(self._registry.reading)
+            return
+        pipeline, reader = self._pipeline, self._reader
+        outlet = pipeline.outlet
+        outlet.gathering = True
+        try:
+            if large:
+                self._feed_slices(data)
+            else:
+                reader.feed(data)
+        except Refused as refused:
+            self._refuse(refused)
+        outlet.gathering = False
+        outlet.release()
+        if self._silent and reader.heads:
+            self._silent = False
+            self._registry.heard(self)
+        if reader.over:
+            self._deaf = True
+        if large:
+            self._wait_for_turn(self._registry.reading)
+        else:
+            self._regulate()
+
+    def _feed_slices(self, data: bytes) -> None:
+        view, at = memoryview(data), 0
+        while at < len(data) and not self._reader.over and not self._pipeline.full():
+            self._reader.feed(view[at : at + _SLICE_BYTES])
+            at += _SLICE_BYTES
+        self._unfed = data[at:]
+
+    def _wait_for_turn(self, turns: ReadingTurns) -> None:
+        """Read nothing more in this turn: who sends much would have all of the loop."""
+        if not self._waits:
+            self._waits = True
+            turns.wait(self._take_turn)
+        self._regulate()
+
+    def _take_turn(self) -> None:
+        self._waits = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Something was answered, or a turn has come: take up what had to wait for it."""
+        if self._half_closed and not self._pipeline.busy:
+            self._transport.close()
+        elif self._unfed and not (self._deaf or self._waits or self._pipeline.full()):
+            data, self._unfed = self._unfed, b""
+            self._feed(data)
+        else:
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
+        pipeline, now_s = self._pipeline, self._registry.now_s
+        full = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
+        pause = full or self._waits or pipeline.held_back
+        if pause != self._paused and not self._transport.is_closing():
+            self._paused = pause
+            if pause:
+                self._paused_since_s = now_s
+                self._transport.pause_reading()
+            else:
+                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses nobody who is slow
+                    self._reader.pass_over(now_s)
+                self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. Who waits for a stream or a long poll is taken to be gone; a write is answered."""
+        tls = self._transport.get_extra_info("sslcontext") is not None  # there both directions end together
+        if tls or self._deaf_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
+            return False
+        self._half_closed = self._deaf = True
+        return True
+
+    def pause_writing(self) -> None:
+        self._pipeline.outlet.stall()
+
+    def resume_writing(self) -> None:
+        self._pipeline.outlet.flow()
+        self._pipeline.flush()
+
+    # Ending.
+
+    def _refuse(self, refused: Refused) -> None:
+        self._registry.counts.refused += 1
+        self._deaf = True
+        self._deaf_since_s = self._registry.now_s
+        self._unfed = b""
+        self._reader.release()
+        refused.forget_frames()
+        self._pipeline.refuse(refused)
+        self._regulate()
+
+    def _finish(self) -> None:
+        """The last response is written. A peer that may still be sending is listened to, since a reset would destroy
+        the answer on its way.
+        """
+        self._deaf = True
+        if self._deaf_since_s is None:
+            self._transport.close()
+        elif self._transport.can_write_eof() and not self._transport.is_closing():
+            with suppress(OSError):  # the peer has reset the connection just now
+                self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Close without another byte."""
+        self._deaf = True
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Finish what is in flight, end streams, close."""
+        self._pipeline.end_streams()
+        if not self._pipeline.busy and (self._deaf or self._reader.phase == Phase.BETWEEN):
+            self._transport.close()
+
+    def abandon(self) -> None:
+        """Answer at once what is still waiting, and close."""
+        if self._pipeline.busy:
+            self._pipeline.abandon()
+        else:
+            self._transport.close()
+
+    def tick(self, now_s: float) -> None:
+        """Look at the deadline of whatever is going on."""
+        limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
+        late_s = now_s - limits.tick_ms / 1000
+        pipeline.outlet.note()
+        closing = self._transport.is_closing()
+        if closing or pipeline.outlet.stalled:
+            if pipeline.outlet.too_slow(late_s):
+                self._registry.counts.slow_readers += not closing
+                self.abort()
+        elif self._deaf_since_s is not None:
+            if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
+                self._transport.close()
+        elif reader.phase != Phase.BETWEEN:
+            self._tick_request(late_s)
+        elif not pipeline.busy:
+            allowed_ms = limits.idle_ms if reader.messages else limits.header_ms
+            if late_s - pipeline.idle_since_s > allowed_ms / 1000:
+                self._registry.counts.timed_out += 1
+                self._transport.close()
+
+    def _tick_request(self, late_s: float) -> None:
+        """Look at the request that is being read."""
+        reader = self._reader
+        lapsed = reader.lapsed() if reader.phase == Phase.BODY else None
+        if lapsed is not None:
+            self._refuse(lapsed)
+        elif self._paused:
+            reader.pass_over(late_s)
+        elif reader.phase == Phase.BODY:
+            if reader.body_too_slow(late_s):
+                self._time_out()
+        elif late_s - reader.since_s > self._registry.limits.header_ms / 1000:
+            self._time_out()
+
+    def _time_out(self) -> None:
+        self._registry.counts.timed_out += 1
+        self._refuse(Refused(Invalid("the request did not arrive in time: send it faster"), status=408))

@@ -1,0 +1,211 @@
+"""One HTTP/2 stream: its request as it comes, its response as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tenure.errors import Invalid, Overloaded
+from tenure.http.api.app import too_large
+from tenure.http.wire.bodies import Charge
+from tenure.http.wire.body_parts import BodyParts
+from tenure.http.wire.byte_pace import Pace
+from tenure.http.wire.connections import Connections
+from tenure.http.wire.encode import Refused, split_target
+from tenure.http.wire.http2.out_queue import OutQueue
+from tenure.http.wire.message import Admission, Body, Request, Response
+from tenure.http.wire.respond import Pending
+
+__all__ = ["Http2Stream"]
+
+
+class Http2Stream:
+    """Keeps both directions of a stream. ``out`` holds bytes that flow control or the socket has not let through."""
+
+    __slots__ = (
+        "_body",
+        "_body_pace",
+        "_charge",
+        "_headers",
+        "_length",
+        "_method",
+        "_out_pace",
+        "_path",
+        "_query",
+        "_registry",
+        "_room",
+        "admission",
+        "blocked",
+        "body_bytes",
+        "ended",
+        "gone",
+        "number",
+        "opened",
+        "out",
+        "pending",
+        "receiving",
+        "refusal",
+        "sent_bytes",
+    )
+
+    def __init__(self, number: int, registry: Connections) -> None:
+        self.number = number
+        self.admission: Admission | None = None
+        self.refusal: Response | None = None
+        """The answer of a request that was refused at its head, until its small body has been passed over."""
+        self.body_bytes = 0
+        self.receiving = True
+        self.opened = False
+        """Whether its response has begun."""
+        self.ended = False
+        """Whether its response is complete, in ``out`` or sent."""
+        self.gone = False
+        self.pending: Pending | None = None
+        self.out = OutQueue()
+        self.sent_bytes = 0
+        self.blocked = False
+        """Whether the peer has not taken all of ``out``."""
+        self._out_pace: Pace | None = None
+        self._body_pace = Pace(registry.now_s)
+        self._charge: Charge | None = None
+        self._length: int | None = None
+        self._registry = registry
+        self._room: asyncio.Future[None] | None = None
+        self._body = BodyParts()
+        self._headers: dict[str, str] = {}
+        self._method = self._path = self._query = ""
+
+    def read_head(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take in the headers. Raises Refused."""
+        limits = self._registry.limits
+        pseudo: dict[bytes, bytes] = {}
+        fields: dict[bytes, list[bytes]] = {}
+        total_bytes = lines = 0
+        for name, value in pairs:
+            lines += 1
+            total_bytes += len(name) + len(value)
+            if name.startswith(b":"):
+                pseudo[name] = value
+            else:
+                fields.setdefault(name, []).append(value)
+        target = pseudo.get(b":path", b"")
+        if len(target) > limits.target_bytes_max:
+            raise _too_large("the target", 414, limits.target_bytes_max)
+        if total_bytes > limits.header_bytes_max + limits.target_bytes_max or lines > limits.headers_max:
+            raise _too_large("the head", 431, limits.header_bytes_max)
+        self._headers = {name.decode(): b", ".join(values).decode("latin-1") for name, values in fields.items()}
+        self._method = pseudo.get(b":method", b"").decode("latin-1")
+        if b":authority" in pseudo:  # h2 has seen to it that there is one, or a host, and that they agree
+            self._headers["host"] = pseudo[b":authority"].decode("latin-1")
+        if self._method == "CONNECT" or not target.startswith((b"/", b"*")):
+            raise Refused(Invalid("the request target must be a path that starts with a slash"))
+        self._path, self._query, _ = split_target(target)
+        length = self._headers.get("content-length")
+        if length is not None:
+            if not (length.isascii() and length.isdigit() and len(length) < 20):
+                raise Refused(Invalid("the content-length is no number"))
+            self._length = int(length)
+
+    def request(self, client: str) -> Request:
+        """The request as far as its head."""
+        return Request(self._method, self._path, query=self._query, headers=self._headers, client=client)
+
+    def expect_body(self, admission: Admission) -> None:
+        """Make room for the body of an admitted request. Raises Refused."""
+        self.admission = admission
+        if self._length is not None and self._length > admission.body_bytes_max:
+            raise Refused(too_large("the body", admission.body_bytes_max))
+        try:
+            self._charge = Charge(self._registry.bodies, admission.account, announced_bytes=self._length or 0)
+        except Overloaded as full:
+            raise Refused(full) from full
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether a body that is not wanted is so small, by its length, that it may come all the same."""
+        return self._length is not None and self._length <= self._registry.limits.small_body_bytes
+
+    def read_body(self, data: bytes) -> None:
+        """Take in a part of the body. Raises Refused."""
+        self.body_bytes += len(data)
+        if self.admission is None or self._charge is None:
+            return
+        if self.body_bytes > self.admission.body_bytes_max:
+            raise Refused(too_large("the body", self.admission.body_bytes_max))
+        try:
+            self._charge.grow(len(data))
+        except Overloaded as full:
+            raise Refused(full) from full
+        self._body.add(data)
+
+    def body(self) -> Body:
+        """The whole body, now that it is there."""
+        self.receiving = False
+        body = self._body.take()
+        self._body = BodyParts()
+        return body
+
+    @property
+    def account(self) -> str:
+        """Who is charged for it; "" where it was refused before that was known."""
+        return "" if self.admission is None else self.admission.account
+
+    @property
+    def head_only(self) -> bool:
+        """Whether the peer wants no body."""
+        return self._method == "HEAD"
+
+    def release_body(self) -> None:
+        """The body is not needed any more."""
+        self._body = BodyParts()
+        if self._charge is not None:
+            self._charge.release()
+
+    def body_too_slow(self, now_s: float) -> bool:
+        """Whether the body comes more slowly than it must; asked on ticks while bytes are read."""
+        limits = self._registry.limits
+        return self.receiving and self._body_pace.too_slow(
+            now_s, self.body_bytes, window_ms=limits.body_grace_ms, bytes_per_s_min=limits.body_bytes_per_s_min
+        )
+
+    def pass_over(self, now_s: float) -> None:
+        """Do not count the time in which nothing was read."""
+        self._body_pace.skip(now_s)
+
+    def block(self) -> None:
+        """The peer takes no more for now."""
+        if not self.blocked:
+            self.blocked, self._out_pace = True, Pace(self._registry.now_s, self.sent_bytes)
+
+    def taken_too_slowly(self, now_s: float) -> bool:
+        """Whether the peer takes the response more slowly than it must."""
+        limits = self._registry.limits
+        return (
+            self.blocked
+            and self._out_pace is not None
+            and self._out_pace.too_slow(
+                now_s,
+                self.sent_bytes,
+                window_ms=limits.write_stall_ms,
+                bytes_per_s_min=limits.body_bytes_per_s_min,
+            )
+        )
+
+    async def room(self) -> None:
+        """Wait until there is room for more. Raises ConnectionError where the peer is gone."""
+        while not self.gone and len(self.out) > self._registry.limits.write_buffer_bytes:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+        if self.gone:
+            raise ConnectionResetError("the peer is gone")
+
+    def wake(self) -> None:
+        """There may be room again, or never again."""
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+
+
+def _too_large(what: str, status: int, limit: int) -> Refused:
+    return Refused(too_large(what, limit), status=status)

@@ -1,0 +1,134 @@
+"""Accepting connections: each is counted from its acceptance on, also while its TLS handshake is under way.
+
+The loop's own server would hand a TLS connection over only after its handshake, and would take everything that the
+kernel holds at once. Then peers that never say hello have all the file descriptors, and the log cannot open its next
+segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+
+from tenure.http.wire.connections import Connections
+from tenure.http.wire.http1.protocol import HttpProtocol
+from tenure.http.wire.message import Admit
+
+__all__ = ["Listener"]
+
+log = logging.getLogger("tenure.http")
+
+_ACCEPTED_AT_ONCE = 4
+"""Connections accepted in one turn of the loop: what was cut to make room for them is closed by the next."""
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Listener:
+    """Accepts on one bound socket, which it owns."""
+
+    def __init__(
+        self, sock: socket.socket, *, admit: Admit, registry: Connections, ssl_context: ssl.SSLContext | None
+    ) -> None:
+        self._sock = sock
+        self._admit = admit
+        self._registry = registry
+        self._ssl_context = ssl_context
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        sock.setblocking(False)
+        sock.listen(registry.limits.backlog)
+        self._loop.add_reader(sock, self._accept)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORT:
+                    raise
+                self._rest(error)
+                return
+            if self._registry.crowded:
+                self._registry.counts.over_cap += 1
+                sock.close()
+                continue
+            sock.setblocking(False)
+            peer = str(address[0]) if isinstance(address, tuple) else ""
+            Arrival(sock, peer, admit=self._admit, registry=self._registry, ssl_context=self._ssl_context)
+
+    def _rest(self, error: OSError) -> None:
+        """The system has nothing left for one more: make some room, and go on at the next tick."""
+        log.warning("no connection can be accepted now: %s", error.strerror)
+        self._registry.cut_silent()
+        self._loop.remove_reader(self._sock)
+        self._loop.call_later(self._registry.limits.tick_ms / 1000, self._resume)
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._sock, self._accept)
+
+
+class Arrival:
+    """A socket from its acceptance until a protocol speaks on it; over TLS that is the end of the handshake."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        *,
+        admit: Admit,
+        registry: Connections,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        self._registry = registry
+        self._admit = admit
+        self._begun = False
+        self._has_room = registry.add(self, peer)
+        self._task = asyncio.get_running_loop().create_task(self._connect(sock, ssl_context))
+        self._task.add_done_callback(lambda _: self._ended(sock))
+
+    async def _connect(self, sock: socket.socket, ssl_context: ssl.SSLContext | None) -> None:
+        self._begun = True  # from here on the transport closes the socket
+        timeout_s = self._registry.limits.tls_handshake_ms / 1000 if ssl_context is not None else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make_protocol, sock, ssl=ssl_context, ssl_handshake_timeout=timeout_s
+            )
+        except ConnectionAbortedError:
+            self._registry.counts.timed_out += 1
+        except OSError:
+            self._registry.counts.refused += 1  # gone before it spoke, or no TLS at all
+
+    def _make_protocol(self) -> HttpProtocol:
+        return HttpProtocol(self._admit, self._registry, arrival=self, has_room=self._has_room)
+
+    def _ended(self, sock: socket.socket) -> None:
+        self._registry.discard(self)
+        if not self._begun:
+            sock.close()
+
+    def tick(self, now_s: float) -> None:
+        """The loop keeps the deadline of the handshake."""
+
+    def drain(self) -> None:
+        """Nothing was asked yet."""
+        self._task.cancel()
+
+    def abandon(self) -> None:
+        self._task.cancel()
+
+    def abort(self) -> None:
+        """Close without another byte."""
+        self._task.cancel()

@@ -1,0 +1,1 @@
+"""Finding damage in a log, and telling it from a torn tail."""

@@ -1,0 +1,1 @@
+"""One archive for executors that have Python and Spark and nothing else."""

@@ -1,0 +1,1 @@
+"""Jobs on a buffer: ingest, backfill, compaction, streaming, and how they plan and retry."""

@@ -1,0 +1,148 @@
+"""The batch job: plan the next range, read it, write it with the range as its identity, then acknowledge it.
+
+The table's own sequence is the checkpoint. Whatever dies, and wherever, the next run asks the table how far it is and
+goes on there. Nothing here is newer than Spark 3.5 or needs more than Spark Connect offers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tenure.buffer.inspect import buffer_id
+from tenure.buffer.loop import background
+from tenure.errors import Conflict, Invalid, LeaseLost
+from tenure.spark.jobs.causes import named_causes
+from tenure.spark.jobs.halving import written
+from tenure.spark.jobs.plan import Limits, Plan
+from tenure.spark.jobs.range_writer import Done, Mover, OnRange, Summary, Transform
+from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped
+from tenure.spark.reader.reader import RangeReader, ReaderName
+from tenure.spark.reader.settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tenure.spark.sinks.protocol import SparkSink
+
+__all__ = ["Done", "Summary", "follow", "ingest"]
+
+log = logging.getLogger("tenure.spark")
+
+
+def ingest(
+    spark: SparkSession,
+    buffer_url: str,
+    sink: SparkSink,
+    *,
+    group: str = "default",
+    transform: Transform | None = None,
+    reader: ReaderName = "auto",
+    limits: Limits | None = None,
+    settings: ReaderSettings | None = None,
+    on_range: OnRange | None = None,
+    stop: threading.Event | None = None,
+    retry_ms: int = RETRY_MS,
+    on_wait: OnWait | None = None,
+) -> Summary:
+    """Bring everything that the buffer holds for the group into the sink, range by range, and end; or behind the range
+    under way once ``stop`` is set.
+
+    ``transform`` gets a frame with the columns ``seq, index, ingestion_time, metadata, entry`` and gives the one that
+    is written. What the table or the store refuses for now is repeated for ``retry_ms``, and ``on_wait`` told. Raises
+    LeaseLost (``fenced``) where a second job took the group over, Corrupt for a batch that is gone or damaged, Conflict
+    where table and group contradict (``sink_behind``, ``sink_ahead``, ``sink_moved``) or Spark's job fails for a reason
+    of its own (``spark_failed``), and what the sink raises. Whatever it raises, the next run goes on behind what the
+    table holds.
+    """
+    source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
+    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
+    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    with suppress(Stopped), retrying(opening) as plan:
+        _drain(plan, mover, retrying)
+    return mover.summary
+
+
+def follow(
+    spark: SparkSession,
+    buffer_url: str,
+    sink: SparkSink,
+    *,
+    stop: threading.Event,
+    poll_ms: int = 1_000,
+    group: str = "default",
+    transform: Transform | None = None,
+    reader: ReaderName = "auto",
+    limits: Limits | None = None,
+    settings: ReaderSettings | None = None,
+    on_range: OnRange | None = None,
+    on_wait: OnWait | None = None,
+) -> Summary:
+    """As ``ingest``, and again every ``poll_ms`` until ``stop`` is set; the range under way is brought to its end.
+
+    What the table or the store refuses for now is repeated for as long as it takes, at most half a minute apart.
+    """
+    if poll_ms < 1:
+        raise Invalid(f"poll_ms must be at least 1, not {poll_ms}")
+    source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
+    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    retrying = Retrying(within_ms=None, stop=stop, on_wait=on_wait)
+    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    with suppress(Stopped), retrying(opening) as plan:
+        while not stop.is_set():
+            _drain(plan, mover, retrying)
+            stop.wait(poll_ms / 1000)
+    return mover.summary
+
+
+def _opened(
+    spark: SparkSession,
+    url: str,
+    sink: SparkSink,
+    *,
+    group: str,
+    limits: Limits | None,
+    settings: ReaderSettings | None,
+) -> Plan:
+    """A plan that goes on behind what the table holds.
+
+    The job before this one may commit between the question and the moment it is fenced: then the answer is old, and the
+    table is asked again.
+    """
+    given = (settings or ReaderSettings()).buffer
+    buffer = background().run(buffer_id(url, settings=given))
+    with named_causes("the table cannot say how far it is"):
+        last = sink.last_committed(spark, buffer)
+    while True:
+        try:
+            return Plan(url, group=group, last_committed=last, limits=limits, settings=given)
+        except Conflict:
+            before, last = last, sink.last_committed(spark, buffer)
+            if before == last:
+                raise
+
+
+def _drain(plan: Plan, mover: Mover, retrying: Retrying) -> None:
+    """Range after range until there is none, or until told to stop."""
+    try:
+        while not retrying.stop.is_set():
+            began_s = time.monotonic()
+            planned = retrying(plan.next)
+            if planned is None:
+                return
+            planned = written(mover, retrying, planned, halve=plan.halved)
+            retrying(partial(plan.ack_through, planned.high))
+            mover.count(planned, began_s, plan.lag)
+            log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)
+    except LeaseLost as error:
+        raise LeaseLost(
+            f"a second job on the same group, {plan.group}, has started, so this one stops: a group has one job at a "
+            f"time. What the table holds stays ({error.message})",
+            code=error.code,
+            **error.detail,
+        ) from error

@@ -1,0 +1,64 @@
+"""Streaming into an exactly-once table: each micro-batch is one commit, named by the range of the buffer it read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tenure.buffer.ingest.sink import Commit
+from tenure.buffer.store.interface import open_store
+from tenure.errors import Invalid
+from tenure.spark.sinks.protocol import SparkSink
+from tenure.spark.stream.offsets import checkpoint_store_url, offsets_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["FAST_CHECKPOINTS", "write_stream"]
+
+FAST_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Configuration for checkpoints on a local disk; the class stands under this name since Spark 4.1."""
+
+
+def write_stream(
+    frame: DataFrame,
+    sink: SparkSink,
+    *,
+    checkpoint: str,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start a query that writes a stream of ``tenure-buffer`` to a sink, and return it.
+
+    Each micro-batch is one commit whose identity is the range it read, which Spark has written down before it runs: a
+    micro-batch that is run again after a crash has the same one, and the sink holds it already or takes it. ``trigger``
+    is what ``DataStreamWriter.trigger`` takes, such as ``{"availableNow": True}``; without it micro-batches follow each
+    other. Steps that keep state belong in no ``transform``. Raises Invalid for a checkpoint whose files cannot be read
+    from here.
+    """
+    open_store(checkpoint_store_url(checkpoint))
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        range_ = offsets_of(checkpoint, batch_id)
+        if range_ is None:
+            _refuse_rows(rows, batch_id)
+            return
+        commit = Commit(range_.buffer, sink.name, range_.low, range_.high, sink.schema_version)
+        sink.write(rows if transform is None else transform(rows), commit)
+
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def _refuse_rows(rows: DataFrame, batch_id: int) -> None:
+    """Rows of a micro-batch that read nothing come from state, and no range could name them on a replay."""
+    if not rows.isEmpty():
+        raise Invalid(
+            f"micro-batch {batch_id} has rows and read nothing from the buffer: write_stream takes no query with state",
+            code="rows_without_range",
+        )

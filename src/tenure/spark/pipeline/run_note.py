@@ -1,0 +1,94 @@
+"""Keeping the note of a run: what it has written, what it waits for, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tenure.clock import SystemClock
+from tenure.errors import TenureError
+from tenure.spark.jobs.causes import failure
+from tenure.spark.jobs.range_writer import Done
+from tenure.spark.jobs.retrying import Waiting
+from tenure.spark.pipeline.config import Pipeline
+from tenure.spark.pipeline.run import Run, Trouble
+from tenure.spark.pipeline.run_history import begin_run, note_run
+
+__all__ = ["Noting", "OnRun", "noted"]
+
+OnRun = Callable[[Run], None]
+"""Called with a run after every range and whenever it waits."""
+
+_NOTE_EVERY_MS: Final = 5_000
+
+
+class Noting:
+    """One run on its way: counts ranges, tells of them and of what it waits for, and notes that now and then."""
+
+    def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
+        self._clock = SystemClock()
+        self._url, self._tell = pipeline.notes_url, tell
+        self.run = run
+        run.started_ms = run.updated_ms = self._noted_ms = self._clock.wall_ms()
+        begin_run(self._url, run)
+
+    def count(self, done: Done) -> None:
+        """A range is in the table."""
+        run, summary = self.run, done.summary
+        run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
+        run.reached = summary.high
+        run.bytes = summary.bytes if done.is_measured and run.bytes is not None else None
+        run.lag, run.lag_ms = (None, None) if done.lag is None else (done.lag.batches, done.lag.ms)
+        run.updated_ms = self._clock.wall_ms()
+        self._tell(run)
+        if run.updated_ms - self._noted_ms >= _NOTE_EVERY_MS:
+            self._note()
+
+    def wait(self, waiting: Waiting | None) -> None:
+        """The table or the store refuses for now, or does so no longer."""
+        run = self.run
+        if waiting is None:
+            run.waiting = None
+        else:
+            error, since_ms = waiting.error, self._clock.wall_ms() if run.waiting is None else run.waiting.since_ms
+            run.waiting = Trouble(code=error.code, message=error.message, since_ms=since_ms, attempts=waiting.attempts)
+            run.retries += 1
+        self._tell(run)
+        self._note()
+
+    def end(self, state: str, error: TenureError | None = None) -> None:
+        self.run.state, self.run.waiting = state, None
+        if error is not None:
+            self.run.error = {"code": error.code, "message": error.message}
+        self._note()
+
+    def _note(self) -> None:
+        self.run.updated_ms = self._noted_ms = self._clock.wall_ms()
+        note_run(self._url, self.run)
+
+
+@contextmanager
+def noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -> Iterator[Noting]:
+    running = Noting(pipeline, run, tell=tell)
+    try:
+        yield running
+    except TenureError as error:
+        running.end("failed", error)
+        raise
+    except KeyboardInterrupt:
+        running.end("stopped")
+        raise
+    except Exception as error:  # Spark's own, out of a step or a table
+        told = _failure(run, error)
+        running.end("failed", told)
+        raise told from error
+    else:
+        running.end("stopped" if stop.is_set() else "done")
+
+
+def _failure(run: Run, error: Exception) -> TenureError:
+    """Return one line about what Spark gave up over."""
+    behind = "" if run.high is None else f" behind batch {run.high}"
+    return failure(error, f"Spark could not bring the range{behind} through", code="pipeline_failed")

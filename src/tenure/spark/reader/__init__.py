@@ -1,0 +1,1 @@
+"""A range of a buffer as a DataFrame."""

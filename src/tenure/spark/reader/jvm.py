@@ -1,0 +1,131 @@
+"""Reading a range by Spark itself: batches are plain Parquet, which the JVM reads without Python.
+
+What the files do not say comes from the driver, as a constant of the query: the sequence, and the calls' times and
+metadata, of which each row picks its own by its file and by its ``range``. Page checksums are verified by the
+reader; size, identity and number of rows by the driver, on the footers.
+
+Expressions are SQL text, which reads shorter than columns built part by part in Python.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from tenure.buffer.batch.format import Descriptor, Range
+from tenure.buffer.store.interface import ObjectStore
+from tenure.errors import Invalid
+from tenure.spark.jobs.plan import Planned
+from tenure.spark.reader.columns import RAW
+from tenure.spark.reader.footers import read_footers
+from tenure.spark.reader.listing import listed_in
+from tenure.spark.reader.perfect_hash import Slots
+from tenure.spark.reader.settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["jvm_reaches", "jvm_root", "read_with_jvm"]
+
+_FILE_SCHEMA = "entry binary, range int"
+_CALLS_SCHEMA = "array<struct<key: bigint, seq: bigint, times: array<bigint>, metadata: array<binary>>>"
+# What tells the files of a range apart: their sizes, which cost a row nothing, or else their names.
+_SIZE = "_metadata.file_size"
+_NAME = "crc32(CAST(_metadata.file_name AS BINARY))"
+# A file that is not in the constant would be a mistake of ours; a null would hide it.
+_UNKNOWN = "CAST(raise_error(concat('no batch of the range: ', file)) AS BIGINT)"
+_ROWS = {
+    "seq": f"if(calls.key <=> key, calls.seq, {_UNKNOWN})",
+    "index": "index",
+    "ingestion_time": "timestamp_millis(calls.times[range])",
+    "metadata": "calls.metadata[range]",
+    "entry": "entry",
+}
+_GLOB = frozenset("*?[]{}\\")
+_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
+# Whatever the session says: a batch that is missing or damaged is an error, never less data.
+_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "mergeSchema": "false",
+}
+
+
+class _Calls(msgspec.Struct):
+    """One file of a range; as JSON, bytes are base64, which is what Spark takes for binary."""
+
+    key: int
+    seq: int
+    times: list[int]
+    metadata: list[bytes]
+
+
+def jvm_root(url: str) -> str | None:
+    """The buffer's address as Hadoop writes it, or None where Spark has no name for it."""
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or _GLOB & set(path := unquote(parts.path).rstrip("/")):
+        return None
+    return f"{_SCHEMES[parts.scheme]}://{'' if parts.scheme == 'file' else parts.netloc}{path}"
+
+
+def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
+    """Whether a task of this session can read the batch, by having one read it."""
+    try:
+        rows = _files(spark, root, [descriptor]).select("range").limit(1).collect()
+    except Exception:  # no file system for the scheme, no key, no such bucket there, or the batch itself is bad
+        return False
+    return len(rows) == 1
+
+
+def read_with_jvm(
+    spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, parts: int, settings: ReaderSettings
+) -> DataFrame:
+    """The range's rows, in at most so many tasks: Spark counts 4 MiB for opening a file, however small it is.
+
+    Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages shows when it is
+    computed.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    key, keys = _keys(planned.descriptors)
+    slots = Slots(keys)
+    text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
+    calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
+    told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
+    with listed_in(spark, parts):
+        files = _files(spark, root, planned.descriptors)
+    placed = files.select("entry", "range", *map(F.expr, told), calls)
+    return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW)).coalesce(parts)
+
+
+def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) -> DataFrame:
+    paths = [f"{root}/{descriptor.location}" for descriptor in descriptors]
+    return spark.read.schema(_FILE_SCHEMA).options(**_OPTIONS).parquet(*paths)
+
+
+def _keys(descriptors: Sequence[Descriptor]) -> tuple[str, list[int]]:
+    """How a row tells its file, as an expression, and what that is for each. Raises Invalid (``names_collide``)."""
+    sizes = [descriptor.bytes for descriptor in descriptors]
+    if len(set(sizes)) == len(sizes):
+        return _SIZE, sizes
+    names = [zlib.crc32(descriptor.location.rpartition("/")[2].encode()) for descriptor in descriptors]
+    if len(set(names)) < len(names):
+        raise Invalid(
+            "two batches of this range have names of the same checksum: read it with reader='python'",
+            code="names_collide",
+        )
+    return _NAME, names
+
+
+def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: Slots) -> str:
+    """What the driver knows of each file, at its slot."""
+    known: list[_Calls | None] = [None] * slots.size
+    for descriptor, calls, key in zip(planned.descriptors, ranges, keys, strict=True):
+        times, metadata = [call.ingested_ms for call in calls], [call.metadata for call in calls]
+        known[slots.of(key)] = _Calls(key, descriptor.seq, times, metadata)
+    return msgspec.json.encode(known).decode()

@@ -1,0 +1,24 @@
+"""Fetching batches one ahead: the next comes in while Spark takes the rows of the one before. A task holds two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Batch, Descriptor
+
+__all__ = ["fetched_ahead"]
+
+
+def fetched_ahead(handle: FetchHandle, descriptors: Sequence[Descriptor]) -> Iterator[tuple[Descriptor, Future[Batch]]]:
+    """Each batch in order, as a future: what is wrong with one shows in its result, and the rest go on."""
+    before: tuple[Descriptor, Future[Batch]] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="tenure-ahead") as pool:
+        for descriptor in descriptors:
+            fetching = pool.submit(handle.fetch_blocking, descriptor)
+            if before is not None:
+                yield before
+            before = descriptor, fetching
+        if before is not None:
+            yield before

@@ -1,0 +1,126 @@
+"""A range of the buffer as a DataFrame: read by the JVM where it reaches the store, else by Python tasks."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.store.interface import open_store
+from tenure.errors import Corrupt, Invalid
+from tenure.spark.jobs.plan import Planned
+from tenure.spark.reader.columns import spark_schema
+from tenure.spark.reader.jvm import jvm_reaches, jvm_root, read_with_jvm
+from tenure.spark.reader.parts import cores_of, parts_of
+from tenure.spark.reader.python import read_with_python
+from tenure.spark.reader.settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["RangeReader", "ReaderName", "read_range"]
+
+log = logging.getLogger("tenure.spark")
+
+_FOR_PYTHON = frozenset({"calls_too_large", "names_collide"})
+"""Why a range that the JVM reaches is read by Python all the same."""
+
+ReaderName = Literal["auto", "jvm", "python"]
+
+
+def read_range(
+    spark: SparkSession,
+    url: str,
+    planned: Planned,
+    *,
+    reader: ReaderName = "auto",
+    parts: int | None = None,
+    settings: ReaderSettings | None = None,
+) -> DataFrame:
+    """The rows of a range, with the columns of ``tenure.spark.reader.columns.RAW``; as ``RangeReader(…).read(planned)``."""
+    return RangeReader(spark, url, reader=reader, parts=parts, settings=settings).read(planned)
+
+
+class RangeReader:
+    """Reads ranges of one buffer in one session; what it finds out about them it asks once.
+
+    ``auto`` lets Python read ranges of small batches. It lets the JVM read all others if the JVM can read the first
+    batch of the first of them, and Python otherwise. ``parts`` is the number of tasks; by default it follows from the
+    range and the session's cores. Raises Invalid for a buffer that tasks cannot reach, or that the JVM is told to read
+    and has no name for.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        url: str,
+        *,
+        reader: ReaderName = "auto",
+        parts: int | None = None,
+        settings: ReaderSettings | None = None,
+    ) -> None:
+        if reader not in get_args(ReaderName):
+            raise Invalid(f"a reader is auto, jvm or python, not {reader!r}")
+        if parts is not None and parts < 1:
+            raise Invalid(f"parts must be at least 1, not {parts}")
+        store = open_store(url)
+        if url.startswith("memory:"):
+            raise Invalid("a memory store lives in one process: Spark's tasks cannot read it")
+        self._spark, self._url, self._store = spark, url, store
+        self._settings = settings or ReaderSettings()
+        self._parts, self._cores = parts, 0
+        self._asked = reader
+        self._root = None if reader == "python" else jvm_root(url)
+        if reader == "jvm" and self._root is None:
+            raise Invalid(f"Spark has no name for {store.url}: let Python read it")
+        self._by_jvm = None if reader == "auto" and self._root is not None else self._root is not None
+
+    def read(self, planned: Planned) -> DataFrame:
+        """The range's rows. Raises Corrupt for a batch that shows already that it is gone or damaged, Invalid
+        (``calls_too_large``, ``names_collide``) where the JVM is told to read a range that it cannot.
+        """
+        if not planned.descriptors:  # all of them were given up
+            return self._spark.createDataFrame([], spark_schema())
+        if self._root is None or not self._jvm_reads(self._root, planned):
+            return self._with_python(planned)
+        try:
+            parts = max(self._parts_of(planned), planned.bytes // self._settings.part_bytes_max)
+            return read_with_jvm(self._spark, self._store, self._root, planned, parts=parts, settings=self._settings)
+        except Invalid as error:
+            if self._asked == "jvm" or error.code not in _FOR_PYTHON:
+                raise
+            log.info("batches %s to %s are read by Python: %s", planned.low, planned.high, error)
+            return self._with_python(planned)
+
+    def blamed(self, error: Exception, planned: Planned) -> Corrupt | None:
+        """What is wrong with the batch that a failed job names, if that is why it failed.
+
+        Spark's own errors are long and name a file; what the store's checks say of it is short and says what to do.
+        """
+        text = f"{error} {error.__cause__ or ''}"
+        named = [each for each in planned.descriptors if each.location.rpartition("/")[2] in text]
+        handle = FetchHandle(self._store, settings=self._settings.buffer)
+        for descriptor in named:
+            try:
+                handle.fetch_blocking(descriptor)
+            except Corrupt as found:
+                return found
+        return None
+
+    def _jvm_reads(self, root: str, planned: Planned) -> bool:
+        if self._asked == "auto" and planned.bytes < self._settings.jvm_batch_bytes_min * len(planned.descriptors):
+            return False
+        if self._by_jvm is None:
+            self._by_jvm = jvm_reaches(self._spark, root, planned.descriptors[0])
+            log.info("%s is read by %s", self._store.url, "the JVM" if self._by_jvm else "Python")
+        return self._by_jvm
+
+    def _with_python(self, planned: Planned) -> DataFrame:
+        parts = self._parts_of(planned)
+        return read_with_python(self._spark, self._url, planned, parts=parts, settings=self._settings)
+
+    def _parts_of(self, planned: Planned) -> int:
+        if self._parts is not None:
+            return self._parts
+        self._cores = self._cores or cores_of(self._spark)
+        return parts_of(planned, self._settings, cores=self._cores)

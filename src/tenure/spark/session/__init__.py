@@ -1,0 +1,1 @@
+"""Starting Spark: Java, Python, the JVM, the session."""

@@ -1,0 +1,1 @@
+"""A Delta table, with and without Delta's connector."""

@@ -1,0 +1,1 @@
+"""Parquet files in a directory as a table."""

@@ -1,0 +1,93 @@
+"""Where an attempt's files lie before they are part of a file table, and what becomes of them.
+
+Spark writes to ``_staging/<slot>/<attempt>/``; the driver gives each file its final name beside the others, which
+holds the attempt's, and only then may the log name it. An attempt whose range the log holds can never be committed any
+more. That, and not an age, says what may be removed: also under the hands of a driver that was given up and still
+writes. Its commit will find the range held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import shutil
+
+from tenure.buffer.ingest.sink import Commit
+from tenure.buffer.store.retrying import Patient
+from tenure.spark.sinks.files.lines import Line, file_line
+from tenure.spark.sinks.files.log import LogState
+from tenure.spark.sinks.places import Place
+
+__all__ = ["Stage"]
+
+_STAGING = "_staging/"
+_COPIES_MAX = 16
+_ATTEMPT = re.compile(r"[0-9]+-([0-9]+)-[0-9a-f]{16}")
+
+
+class Stage:
+    """The attempts at one sink's commits of one buffer."""
+
+    def __init__(self, place: Place, patient: Patient, commit: Commit) -> None:
+        self._place, self._patient, self._commit = place, patient, commit
+        slot = hashlib.sha256(f"{commit.buffer}/{commit.sink}".encode()).hexdigest()[:16]
+        self._slot = f"{_STAGING}{slot}/"
+        self.attempt = f"{commit.low}-{commit.high}-{secrets.token_hex(8)}"
+        self.key = self._slot + self.attempt
+
+    @property
+    def spark_path(self) -> str:
+        """Where Spark writes this attempt."""
+        return self._place.spark_path(self.key)
+
+    async def publish(self) -> list[Line]:
+        """Give every file its final name, durably; the lines that a log adds them with."""
+        gate = asyncio.Semaphore(_COPIES_MAX)
+
+        async def one(staged: str, size_bytes: int, modified_ms: int) -> Line:
+            target = self._target(self.attempt, staged)
+            async with gate:
+                await self._patient.copy(staged, target)
+            return file_line(self._place.spark_url_of(target), size_bytes=size_bytes, modified_ms=modified_ms)
+
+        prefix = f"{self.key}/"
+        found = [info async for info in self._patient.listed(prefix) if _is_data(info.key.removeprefix(prefix))]
+        return list(await asyncio.gather(*(one(info.key, info.bytes, info.modified_ms) for info in found)))
+
+    async def clean(self, state: LogState) -> None:
+        """Remove every attempt that is part of the log or can be no more, this one among them."""
+        last = state.last_committed(self._commit.buffer, self._commit.sink)
+        attempts = dict[str, list[str]]()
+        async for info in self._patient.listed(self._slot):
+            attempts.setdefault(info.key.removeprefix(self._slot).partition("/")[0], []).append(info.key)
+        named = {self._place.key_of(line.path) for line in state.files} if attempts else set()
+        for attempt, staged in attempts.items():
+            match = _ATTEMPT.fullmatch(attempt)
+            if match is None or last is None or int(match[1]) > last:
+                continue
+            published = [self._target(attempt, key) for key in staged if _is_data(key.removeprefix(self._slot))]
+            await self._remove(attempt, [*(key for key in published if key not in named), *staged])
+
+    async def discard(self) -> None:
+        """Remove this attempt, which no commit has named and none will."""
+        staged = [info.key async for info in self._patient.listed(f"{self.key}/")]
+        prefix = f"{self.key}/"
+        published = [self._target(self.attempt, key) for key in staged if _is_data(key.removeprefix(prefix))]
+        await self._remove(self.attempt, [*published, *staged])
+
+    async def _remove(self, attempt: str, keys: list[str]) -> None:
+        await self._patient.delete(keys)
+        if self._place.local is not None:  # a directory of a file system stays when its files go
+            await asyncio.to_thread(shutil.rmtree, self._place.local / self._slot / attempt, True)
+
+    def _target(self, attempt: str, staged: str) -> str:
+        """The final key of a staged file: the same whoever asks, so that it can be found again without a record."""
+        folder, _, name = staged.removeprefix(f"{self._slot}{attempt}/").rpartition("/")
+        return f"{folder}/{attempt}-{name}" if folder else f"{attempt}-{name}"
+
+
+def _is_data(path: str) -> bool:
+    """Whether Spark's readers would take it; not so its marks, checksums and what a task has not committed."""
+    return not any(part.startswith(("_", ".")) for part in path.split("/"))

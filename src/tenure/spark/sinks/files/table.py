@@ -1,0 +1,172 @@
+"""Parquet files in a directory as a table that takes every range once, readable by any Spark without a connector.
+
+Its commit log is that of Spark's own streaming file sink, so ``spark.read.parquet(directory)`` reads exactly what was
+committed, each row once; other readers ask `files`. What the log looks like is in ``file_log``, what becomes of an
+attempt that was given up in ``file_stage``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenure.buffer.ingest.sink import Commit
+from tenure.buffer.loop import background
+from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.spark.jobs.causes import named_causes
+from tenure.spark.sinks.arguments import column_names
+from tenure.spark.sinks.files.lines import Line, Mark
+from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
+from tenure.spark.sinks.files.stage import Stage
+from tenure.spark.sinks.nullable import nullable
+from tenure.spark.sinks.places import Place
+from tenure.spark.sinks.protocol import Needs, is_held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FileTable", "files"]
+
+_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4_raw", "brotli", "none")
+_NO_ATTEMPT = "none"
+_HADOOP = {(3, 5): "3.3.4", (4, 0): "3.4.1", (4, 1): "3.4.2", (4, 2): "3.5.0", (4, 3): "3.5.0"}
+
+
+class FileTable:
+    """Rows as Parquet files below ``where``: a path, ``file://``, ``s3://`` (``s3a://`` is the same) or ``gs://``.
+
+    ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
+    task writes; ``compression`` is one of Parquet's. Columns may join later: read with
+    ``mergeSchema``. Raises Invalid for a place that cannot be one.
+
+    >>> from tenure.spark import FileTable
+    >>> FileTable("s3://lake/orders", partition_by=["day"]).name
+    'files'
+    """
+
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        name: str = "files",
+        schema_version: int = 1,
+        partition_by: Sequence[str] = (),
+        rows_per_file_max: int | None = None,
+        compression: str = "zstd",
+    ) -> None:
+        if rows_per_file_max is not None and rows_per_file_max < 1:
+            raise Invalid("rows_per_file_max is a number from 1 on")
+        self.name = name
+        self.schema_version = schema_version
+        self._place = Place(where)
+        self._partition_by = column_names(partition_by)
+        self._rows_per_file_max = rows_per_file_max
+        if compression not in _COMPRESSIONS:
+            raise Invalid(f"compression is one of {', '.join(_COMPRESSIONS)}, not {compression!r}")
+        self._compression = compression
+
+    def __repr__(self) -> str:
+        return f"FileTable({self._place.url!r}, name={self.name!r})"
+
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """Nothing on a file system; Hadoop's S3 client for S3. Raises Invalid for a Spark that is not known."""
+        if not self._place.spark_url.startswith("s3a:"):
+            return Needs()
+        if spark_version not in _HADOOP:
+            known = ", ".join(f"{major}.{minor}" for major, minor in _HADOOP)
+            raise Invalid(f"no S3 client is known for Spark {spark_version[0]}.{spark_version[1]}, only for {known}")
+        return Needs((f"org.apache.hadoop:hadoop-aws:{_HADOOP[spark_version]}",), self._place.hadoop())
+
+    def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
+        """What the log's last mark of the buffer says. Raises Corrupt for a damaged log, Indeterminate where the store
+        cannot be asked now.
+        """
+        return background().run(self._log().read()).last_committed(buffer, self.name)
+
+    def write(self, frame: DataFrame, commit: Commit) -> None:
+        """Write the rows beside the table, then name their files in its log.
+
+        Raises Conflict (``sink_moved``), Invalid for columns that Parquet cannot hold or that are not there,
+        Overloaded (``disk_full``, ``table_unavailable``, ``table_busy``) where the table refuses for now, Denied
+        (``table_denied``), Indeterminate where the store's answer to the commit was lost.
+        """
+        self._check(frame)
+        log = self._log()
+        if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
+            return
+        stage = Stage(self._place, log.patient, commit)
+        try:
+            with named_causes(_not_there(commit)):
+                self._stage(frame, stage)
+                lines = background().run(stage.publish())
+        except Exception:
+            # A successor that has committed the range removes what this driver is writing.
+            if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
+                return
+            with contextlib.suppress(TenureError):  # what a full disk has no room for twice
+                background().run(stage.discard())
+            raise
+        state = background().run(self._commit(log, commit, stage.attempt, lines))
+        with contextlib.suppress(TenureError):  # the rows are there; what is left now the next write removes
+            background().run(stage.clean(state))
+
+    def skip(self, commit: Commit) -> None:
+        """Commit a range that has no rows for this table, without a job of Spark's. Raises as ``write`` does."""
+        background().run(self._commit(self._log(), commit, _NO_ATTEMPT, []))
+
+    def _log(self) -> FileLog:
+        return FileLog(self._place.store(), self._place.spark_url)
+
+    def _check(self, frame: DataFrame) -> None:
+        if missing := set(self._partition_by) - set(frame.columns):
+            raise Invalid(f"the table is partitioned by {sorted(missing)}, which the rows do not have")
+        if set(frame.columns) == set(self._partition_by):
+            raise Invalid("the rows have no column beside those of the partitions")
+
+    def _stage(self, frame: DataFrame, stage: Stage) -> None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            # With the second algorithm a task that dies while it commits leaves a part of its files.
+            writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            if self._partition_by:
+                writer = writer.partitionBy(*self._partition_by)
+            if self._rows_per_file_max is not None:
+                writer = writer.option("maxRecordsPerFile", str(self._rows_per_file_max))
+            writer.option("compression", self._compression).mode("error").parquet(stage.spark_path)
+        except AnalysisException as error:
+            raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
+
+    async def _commit(self, log: FileLog, commit: Commit, attempt: str, lines: list[Line]) -> LogState:
+        """Name the files in the log, behind a state that the range follows; the state that holds it."""
+        mark = Mark.of(commit, attempt)
+        for turn in range(ATTEMPTS_MAX):
+            state = await log.read()
+            if is_held(commit, state.last_committed(commit.buffer, commit.sink)):
+                return state
+            with named_causes(_not_there(commit)):
+                is_mine = await log.append(state, mark, lines)
+            if is_mine:
+                state.add([*lines])
+                state.marks[commit.buffer, commit.sink] = mark
+                return state
+            await log.patient.pause(turn, 250)
+        raise Overloaded("others commit to the table all the time", code="table_busy")
+
+
+def _not_there(commit: Commit) -> str:
+    return f"the range {commit.low} to {commit.high} is not in the table"
+
+
+def files(where: str | Path) -> list[str]:
+    """The committed files of a table, for readers that do not follow its log: paths on a file system, URLs elsewhere.
+
+    Raises Corrupt for a damaged log, Invalid where the table is not where it was written.
+    """
+    place = Place(where)
+    state = background().run(FileLog(place.store(), place.spark_url).read())
+    keys = [place.key_of(line.path) for line in state.files]
+    base = str(place.local) if place.local is not None else place.url.partition("?")[0].rstrip("/")
+    return [f"{base}/{key}" for key in keys]

@@ -1,0 +1,1 @@
+"""An Iceberg table, with and without Iceberg's connector."""

@@ -1,0 +1,240 @@
+"""A table of PostgreSQL that takes every range once: rows and marker in one transaction.
+
+Spark's JDBC writer fills a staging table of the attempt; then the driver moves its rows over with one statement, and
+the marker with them (`postgres_staging`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from tenure.buffer.ingest.sink import Commit
+from tenure.errors import Indeterminate, Invalid
+from tenure.spark.jobs.causes import passing
+from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flattened, taken_by
+from tenure.spark.sinks.postgres.dsn import Address
+from tenure.spark.sinks.postgres.errors import from_a_task, translated
+from tenure.spark.sinks.postgres.staging import Staging, drop_held
+from tenure.spark.sinks.protocol import Needs, is_held
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PostgresSink"]
+
+_PACKAGE = "org.postgresql:postgresql:42.7.14"
+_NAME_BYTES_MAX = 63
+_IDLE = "60s"
+"""How long the transaction of the commit may wait for its driver."""
+
+_COMMITS: LiteralString = """
+CREATE TABLE IF NOT EXISTS {commits} (
+    buffer text, sink text, target text, low bigint, high bigint, schema_version integer,
+    committed_at timestamptz, PRIMARY KEY (buffer, sink, target))
+"""
+
+
+class PostgresSink:
+    """Rows in ``table`` (``name`` or ``schema.name``) at ``url``; it is made where it is not there.
+
+    Columns may join later; those of a table that is there keep their types, and what is written is cast to them.
+    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``.
+    Raises Invalid for an address or a name that cannot be one.
+
+    >>> from tenure.spark import PostgresSink
+    >>> PostgresSink("postgresql://etl@db/sales", "public.orders").name
+    'postgres'
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        name: str = "postgres",
+        schema_version: int = 1,
+        connections_max: int = 8,
+        rows_per_insert: int = 5_000,
+    ) -> None:
+        if connections_max < 1 or rows_per_insert < 1:
+            raise Invalid("connections_max and rows_per_insert are numbers from 1 on")
+        self.name = name
+        self.schema_version = schema_version
+        self._address = Address(url)
+        self._schema, self._table = _split(table)
+        self._connections_max = connections_max
+        self._rows_per_insert = rows_per_insert
+
+    def __repr__(self) -> str:
+        return f"PostgresSink({str(self._address)!r}, {self._target!r}, name={self.name!r})"
+
+    @property
+    def _target(self) -> str:
+        return f"{self._schema}.{self._table}"
+
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        """PostgreSQL's JDBC driver, the same for every Spark."""
+        return Needs((_PACKAGE,))
+
+    def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
+        """What the marker's row says. Raises Overloaded where the database cannot be asked now, Denied where it may
+        not be.
+        """
+        with self._connected() as connection:
+            return self._marked(connection, buffer, self.name)
+
+    def write(self, frame: DataFrame, commit: Commit) -> None:
+        """Fill a staging table, then move its rows and the marker in one transaction.
+
+        Raises Conflict (``sink_moved``), Invalid for rows that the table cannot take, Denied where the user may not,
+        Overloaded where the database refuses for now, Indeterminate where the answer to the commit was lost.
+        """
+        import psycopg
+
+        columns = columns_of(frame.schema)
+        staging = Staging.of(commit, self._schema, self._table)
+        with self._connected() as connection:
+            if is_held(commit, self._marked(connection, commit.buffer, commit.sink)):
+                return
+            self._prepare(connection)
+            staging.create(connection, columns)
+        try:
+            self._fill(frame, columns, staging)
+        except Exception as error:
+            # A successor that has committed the range removes the table that this driver is filling.
+            if self._holds(commit):
+                return
+            refused = from_a_task(error, self._address) or passing(error, f"{commit} is not in the table")
+            if refused is not None:
+                raise refused from None
+            raise
+        with self._connected() as connection:
+            self._commit(connection, commit, columns, staging)
+            with contextlib.suppress(psycopg.Error):  # the rows are there; what is left now the next write removes
+                last = self._marked(connection, commit.buffer, commit.sink)
+                drop_held(connection, staging, last=last)
+
+    # Spark
+
+    def _fill(self, frame: DataFrame, columns: list[Column], staging: Staging) -> None:
+        options = self._address.jdbc() | {
+            "dbtable": f'"{self._schema}"."{staging.name}"',
+            "numPartitions": str(self._connections_max),
+            "batchsize": str(self._rows_per_insert),
+            "isolationLevel": "READ_COMMITTED",  # one transaction for each attempt of a task
+            "reWriteBatchedInserts": "true",
+        }
+        flattened(frame, columns).write.format("jdbc").options(**options).mode("append").save()
+
+    # PostgreSQL
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection whose errors are Tenure's, and hold no password."""
+        import psycopg
+
+        try:
+            with contextlib.closing(psycopg.connect(**self._address.psycopg(), autocommit=True)) as connection:  # type: ignore[arg-type]
+                yield connection
+        except psycopg.Error as error:
+            raise translated(error, self._address) from None
+
+    def _marked(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
+        present = connection.execute("SELECT to_regclass(%s)", [f'"{self._schema}".tenure_commits']).fetchone()
+        if present is None or present[0] is None:
+            return None
+        row = connection.execute(self._sql(_SELECT), [buffer, sink, self._target]).fetchone()
+        return None if row is None else row[0]
+
+    def _holds(self, commit: Commit) -> bool:
+        with self._connected() as connection:
+            return is_held(commit, self._marked(connection, commit.buffer, commit.sink))
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
+        """Create the table of markers where it is not there."""
+        with connection.transaction():
+            # Two that make a table at once would collide in the catalogue.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('tenure_commits'))")
+            connection.execute(self._sql(_COMMITS))
+
+    def _commit(
+        self, connection: psycopg.Connection[Any], commit: Commit, columns: list[Column], staging: Staging
+    ) -> None:
+        """Move rows and marker in one transaction. Raises Overloaded (``staging_lost``) where the rows are gone."""
+        import psycopg
+        from psycopg import sql
+
+        connection.autocommit = False
+        # A driver that is stopped in here must not hold the marker for ever.
+        connection.execute(sql.SQL("SET LOCAL idle_in_transaction_session_timeout = {}").format(sql.Literal(_IDLE)))
+        connection.execute(_WAIT_FOR_DISK)
+        identity = [commit.buffer, commit.sink, self._target]
+        connection.execute(self._sql(_CLAIM), identity)
+        row = connection.execute(self._sql(_SELECT + " FOR UPDATE"), identity).fetchone()
+        if is_held(commit, row[0] if row is not None else None):
+            connection.rollback()
+        else:
+            staging.demand_whole(connection)
+            connection.execute(staging.move(self._table, self._widen(connection, columns)))
+            connection.execute(self._sql(_UPDATE), [commit.low, commit.high, commit.schema_version, *identity])
+            try:
+                connection.commit()
+            except psycopg.OperationalError as error:
+                text = self._address.scrubbed(str(error)).strip()
+                raise Indeterminate(f"the answer to the commit of {commit} was lost: {text}") from None
+        connection.autocommit = True
+
+    def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> list[Taken]:
+        """Create the table where it is not there, and the columns that it has not; return which column takes which."""
+        from psycopg import sql
+
+        target = sql.Identifier(self._schema, self._table)
+
+        def field(name: str, kind: str) -> sql.Composed:
+            return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+
+        fields = sql.SQL(", ").join(field(column.name, column.final) for column in columns)
+        connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(target, fields))
+        taken = taken_by(self._types(connection), columns)
+        for one in taken:
+            if one.joins:
+                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(target, field(one.target, one.kind)))
+        return taken
+
+    def _types(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
+        found = connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+            [f'"{self._schema}"."{self._table}"'],
+        )
+        return dict(found.fetchall())
+
+    def _sql(self, text: LiteralString) -> sql.Composed:
+        from psycopg import sql
+
+        return sql.SQL(text).format(commits=sql.Identifier(self._schema, "tenure_commits"))
+
+
+# What is acknowledged must be on disk, also where the database answers before it is.
+_WAIT_FOR_DISK: LiteralString = (
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
+_SELECT: LiteralString = "SELECT high FROM {commits} WHERE buffer = %s AND sink = %s AND target = %s"
+_CLAIM: LiteralString = "INSERT INTO {commits} (buffer, sink, target) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+_UPDATE: LiteralString = (
+    "UPDATE {commits} SET low = %s, high = %s, schema_version = %s, committed_at = now() "
+    "WHERE buffer = %s AND sink = %s AND target = %s"
+)
+
+
+def _split(table: str) -> tuple[str, str]:
+    """Schema and name. Raises Invalid."""
+    schema, _, name = table.rpartition(".")
+    for part in (schema or "public", name):
+        if not part or len(part.encode()) > _NAME_BYTES_MAX or set(part) & set('"\0.'):
+            raise Invalid(f"not the name of a table: {table!r}; use name or schema.name")
+    return schema or "public", name

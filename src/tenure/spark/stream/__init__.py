@@ -1,0 +1,1 @@
+"""The streaming source of a buffer."""

@@ -1,0 +1,77 @@
+"""What a task of the streaming source does: fetch its share of the batches, one ahead, and hand them on as Arrow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.buffer.batch.fetch import FetchHandle
+from tenure.buffer.batch.format import Batch, Descriptor
+from tenure.buffer.collecting.quarantine import Quarantined
+from tenure.buffer.loop import background
+from tenure.buffer.manifest.keys import quarantine_key
+from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.settings import BufferSettings
+from tenure.buffer.store.interface import open_store
+from tenure.buffer.store.retrying import Patient
+from tenure.clock import SystemClock
+from tenure.errors import Corrupt
+from tenure.spark.reader.columns import to_arrow
+from tenure.spark.reader.prefetch import fetched_ahead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["record_batches"]
+
+log = logging.getLogger(__name__)
+
+
+def record_batches(
+    url: str, descriptors: Sequence[Descriptor], *, columns: Sequence[str], group: str, skip_lost: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these batches, in order, with these columns.
+
+    Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
+    ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
+    and in the log.
+    """
+    for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
+        batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
+        if batch is not None:
+            yield from to_arrow(batch, columns=columns)
+
+
+def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
+    try:
+        return fetched.result()
+    except Corrupt as error:
+        if skip_lost:
+            _record_loss(url, descriptor, group=group, reason=error.message)
+        elif not _is_given_up(url, descriptor.seq, group=group):
+            raise Corrupt(
+                f"{error.message}. To go on without this batch, on the record, use tenure buffer quarantine; without "
+                "any such batch, use failOnDataLoss=false",
+                code=error.code,
+                **error.detail,
+            ) from None
+        log.warning("batch %d of group %s is skipped: %s", descriptor.seq, group, error.message)
+        return None
+
+
+def _is_given_up(url: str, seq: int, *, group: str) -> bool:
+    return background().run(_patient(url).exists(quarantine_key(seq, group)))
+
+
+def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
+    """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
+    record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
+    background().run(_patient(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+
+
+def _patient(url: str) -> Patient:
+    return Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())

@@ -1,0 +1,1 @@
+"""Where the jobs of a task are kept: a broker's queue, or timers on Redis."""

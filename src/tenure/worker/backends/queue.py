@@ -1,0 +1,67 @@
+"""The side of a task whose jobs a broker keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from tenure.client.batching.acker import Acker
+from tenure.worker.backends.declare import declare
+from tenure.worker.backends.queue_source import QueueSource, held
+from tenure.worker.options import TaskOptions
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.source import Feed
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+
+__all__ = ["QueueSide"]
+
+
+class QueueSide:
+    """One queue through one client; its jobs are pushed where the task, the worker and the way to the broker agree."""
+
+    def __init__(self, client: AsyncClient, options: TaskOptions, *, link: Link, push: bool = True) -> None:
+        self.link = link
+        self._client = client
+        self._options = options
+        self._queue = options.queue
+        self._push = push and options.push
+
+    async def declare(self) -> None:
+        await declare(self._client, self._options)
+
+    def source(self, feed: Feed) -> QueueSource:
+        return QueueSource(
+            self._client, self._queue, feed=feed, link=self.link, lease_ms=self._options.lease_ms, push=self._push
+        )
+
+    async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
+        claimed = await self._client.claim(self._queue, max_count=count_max, lease_ms=lease_ms)
+        return [held(self._queue, job, self._client.node, lease_ms=lease_ms) for job in claimed.jobs]
+
+    async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
+        extended = await self._client.extend(
+            self._queue,
+            [job.seq for job in jobs],
+            node=jobs[0].node,
+            lease_ids=[job.lease_id for job in jobs],
+            lease_ms=lease_ms,
+        )
+        skipped = set(extended.skipped)
+        return [job for job in jobs if job.seq in skipped] if skipped else ()
+
+    def acker(self, *, batch_max: int, pending_max: int, requests_max: int) -> Acker:
+        return Acker(
+            self._client, self._queue, batch_seqs_max=batch_max, pending_max=pending_max, requests_max=requests_max
+        )
+
+    async def failures(self, job: HeldJob) -> int:
+        """Deliveries also end in crashes and drains, so those that ended in a nack with a reason are counted. Of
+        deliveries that the broker no longer remembers, each counts, or a job with many retries would never be done
+        failing.
+        """
+        history = (await self._client.job(self._queue, job.seq)).history
+        failed = sum(delivery.end == "nack" and bool(delivery.reason) for delivery in history)
+        return failed + max(0, job.deliveries - 1 - len(history)) + 1

@@ -1,0 +1,152 @@
+"""The jobs of a queue: a push stream, or claims that wait where a stream cannot be had.
+
+A stream that has gone silent is dead (fault 31): the broker says a word every 15 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tenure.client.replies import Job
+from tenure.errors import Closed, Overloaded, TenureError
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.source import Feed, Source
+
+if TYPE_CHECKING:
+    from tenure.client.client import AsyncClient
+
+__all__ = ["QueueSource", "held"]
+
+log = logging.getLogger("tenure.worker")
+
+_NO_STREAM = frozenset({404, 405, 406, 501})
+
+
+class _NotPushed(Exception):
+    """Something on the way to the broker, or an old broker, has no streams."""
+
+
+class QueueSource(Source):
+    """The jobs of one queue of a broker; pushed unless ``push`` is False."""
+
+    def __init__(self, client: AsyncClient, queue: str, *, feed: Feed, link: Link, lease_ms: int, push: bool) -> None:
+        super().__init__(queue, feed, link)
+        self._client = client
+        self._lease_ms = lease_ms
+        self._push = push
+        self._heard_ms = 0
+        self._no_push_until_ms = 0
+        self._claim_id: str | None = None
+
+    async def _flow(self) -> None:
+        try:
+            if self._push and self._timing.now_ms() >= self._no_push_until_ms:
+                await self._watched_stream()
+            else:
+                await self._claims()
+        except _NotPushed as why:
+            log.warning("%s: jobs cannot be pushed, so they are claimed: %s", self._queue, why)
+            self._no_push_until_ms = self._timing.now_ms() + self._settings.push_again_ms
+            return
+        raise Closed("the broker ended the stream", code="disconnected")
+
+    async def _take_leave(self, flowing: asyncio.Task[None]) -> None:
+        """What was on its way when the broker heard of it is read to the end, so that it can be given back."""
+        if self._heard_ms and await self._client.detach(self._queue):
+            await asyncio.wait((flowing,))
+
+    async def _after_cut(self) -> None:
+        """A claim that was cut may have been answered: asking again with its id gives the same jobs, to give back."""
+        claim_id, self._claim_id = self._claim_id, None
+        if claim_id is not None:
+            claimed = await self._client.claim(self._queue, max_count=1, claim_id=claim_id)
+            await self._deliver(claimed.jobs)
+
+    async def _deliver(self, jobs: list[Job]) -> None:
+        if jobs:
+            claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
+            node = self._client.node
+            await self._feed.deliver([held(self._queue, job, node) for job in jobs], claimed_wall_ms)
+
+    # Pushed
+
+    async def _watched_stream(self) -> None:
+        """Read the stream, and end it when it is silent for too long."""
+        self._heard_ms = 0
+        began_ms, reading = self._timing.now_ms(), asyncio.ensure_future(self._stream())
+        settings = self._settings
+        try:
+            while not reading.done():
+                limit_ms = settings.silence_ms if self._heard_ms else settings.first_word_ms
+                left_ms = (self._heard_ms or began_ms) + limit_ms - self._timing.now_ms()
+                if left_ms <= 0:
+                    break
+                sleeper = asyncio.ensure_future(self._timing.sleep_ms(left_ms))
+                await asyncio.wait((reading, sleeper), return_when=asyncio.FIRST_COMPLETED)
+                sleeper.cancel()
+            if reading.done():
+                return reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.wait((reading,))
+        if not self._heard_ms:
+            raise _NotPushed(f"no word came within {settings.first_word_ms} ms")
+        raise Overloaded("the stream has gone silent", code="disconnected")
+
+    async def _stream(self) -> None:
+        await self._until_room(0)
+        try:
+            await self._read()
+        except TenureError as error:
+            if not self._heard_ms and error.code != "topic_not_found" and error.detail.get("status") in _NO_STREAM:
+                raise _NotPushed(error.message) from error
+            raise
+
+    async def _read(self) -> None:
+        async with self._client.work(self._queue, max_count=self._feed.depth, lease_ms=self._lease_ms) as stream:
+            async for jobs in stream:
+                first, self._heard_ms = not self._heard_ms, self._timing.now_ms()
+                if first:
+                    await self._opened()
+                await self._deliver(jobs)
+
+    # Claimed
+
+    async def _claims(self) -> None:
+        opened = False
+        while not self._unwanted.is_set() and (not self._push or self._timing.now_ms() < self._no_push_until_ms):
+            await self._until_room(self._room_min)
+            self._claim_id = uuid4().hex
+            claimed = await self._client.claim(
+                self._queue,
+                max_count=self._feed.room(),
+                lease_ms=self._lease_ms,
+                # The first one tells at once whether the broker is there.
+                wait_ms=self._settings.poll_wait_ms if opened else 0,
+                claim_id=self._claim_id,
+            )
+            self._claim_id = None
+            if not opened:
+                opened = True
+                await self._opened()
+            await self._deliver(claimed.jobs)
+
+
+def held(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
+    """A delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task says."""
+    return HeldJob(
+        topic=queue,
+        seq=job.seq,
+        lease_id=job.lease_id or "",
+        node=node,
+        data=bytes(job.data),
+        meta=None if job.meta is None else bytes(job.meta),
+        tag=job.tag,
+        ts=job.ts,
+        deliveries=job.deliveries,
+        lease_ms=lease_ms,
+    )

@@ -1,0 +1,161 @@
+"""The side of a task whose timers a Redis keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from tenure.client.batching.acker import Acker
+from tenure.client.replies import Extended, Settled
+from tenure.errors import Invalid
+from tenure.timers import model
+from tenure.timers.model import Held
+from tenure.timers.timers import Timers
+from tenure.worker.backends.redis_source import TimerSource, held_timer, token_and_id
+from tenure.worker.options import TaskOptions
+from tenure.worker.runtime.job import HeldJob
+from tenure.worker.runtime.link import Link
+from tenure.worker.runtime.source import Feed
+
+__all__ = ["TimerSide"]
+
+_NO_LIMIT: Final = 2**31
+
+
+class TimerSide:
+    """One topic of timers, held as ``node``.
+
+    A timer that was replaced while its handler runs is not lost: the handler goes on, and its verdict changes nothing.
+    """
+
+    def __init__(self, timers: Timers, options: TaskOptions, *, link: Link, node: str) -> None:
+        self.link = link
+        self._timers = timers
+        self._options = options
+        self._topic = options.queue
+        self._node = node
+        self._deliveries_max = options.max_deliveries or _NO_LIMIT
+
+    async def declare(self) -> None:
+        """A topic needs no making; only what can never be claimed is found out."""
+        most = self._timers.settings.lease_ttl_ms_max
+        if self._options.lease_ms > most:
+            raise Invalid(f"the lease of timers is at most {most} ms; {self._topic!r} says more", field="lease")
+
+    def source(self, feed: Feed) -> TimerSource:
+        return TimerSource(
+            self._timers,
+            self._options,
+            feed=feed,
+            link=self.link,
+            node=self._node,
+            deliveries_max=self._deliveries_max,
+        )
+
+    async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
+        lease_ms = min(lease_ms, self._timers.settings.lease_ttl_ms_max)
+        found = await self._timers.claim(
+            self._topic,
+            max_count=count_max,
+            node=self._node,
+            lease_ttl_ms=lease_ms,
+            max_deliveries=self._deliveries_max,
+        )
+        return [held_timer(timer, self._node, lease_ms=lease_ms) for timer in found]
+
+    async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
+        answer = await self._timers.extend(
+            self._topic, [_held(job.seq, job.lease_id) for job in jobs], lease_ttl_ms=lease_ms
+        )
+        lost = set(answer.lost)
+        return [job for job in jobs if job.timer_id in lost] if lost else ()
+
+    def acker(self, *, batch_max: int, pending_max: int, requests_max: int) -> Acker:
+        return Acker(
+            _Verdicts(self._timers, self._options, self._deliveries_max),
+            self._topic,
+            batch_seqs_max=batch_max,
+            pending_max=pending_max,
+            requests_max=requests_max,
+        )
+
+    async def failures(self, job: HeldJob) -> int:
+        return job.failures + 1
+
+
+class _Verdicts:
+    """Acks, nacks and extends of timers, as an `Acker` sends them: by seq, which is the version, and lease."""
+
+    def __init__(self, timers: Timers, options: TaskOptions, deliveries_max: int) -> None:
+        self._timers = timers
+        self._options = options
+        self._deliveries_max = deliveries_max
+
+    async def ack(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+    ) -> Settled:
+        timers = _all_held(seqs, lease_ids, lease_id)
+        return _settled(topic, timers, await self._timers.commit(topic, timers))
+
+    async def nack(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        dead: bool = False,
+    ) -> Settled:
+        timers = _all_held(seqs, lease_ids, lease_id)
+        if dead:
+            return _settled(topic, timers, await self._timers.reject(topic, timers, reason=reason or ""))
+        backoff = self._options.backoff
+        delays = [backoff.delay_ms(1, seq=seq) if delay_ms is None else delay_ms for seq in seqs]
+        settled = await self._timers.nack(
+            topic, timers, delay_ms=delays, reason=reason or "", max_deliveries=self._deliveries_max
+        )
+        return _settled(topic, timers, settled)
+
+    async def extend(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str | None = None,
+        lease_ids: Sequence[str] | None = None,
+        lease_id: str | None = None,
+        lease_ms: int | None = None,
+    ) -> Extended:
+        timers = _all_held(seqs, lease_ids, lease_id)
+        answer = await self._timers.extend(topic, timers, lease_ttl_ms=lease_ms)
+        skipped = _seqs(timers, answer.lost)
+        return Extended(topic, {seq: answer.deadline_ms for seq in seqs if seq not in skipped}, skipped)
+
+
+def _held(seq: int, lease_id: str) -> Held:
+    token, timer_id = token_and_id(lease_id)
+    return Held(timer_id, token, seq)
+
+
+def _all_held(seqs: Sequence[int], lease_ids: Sequence[str] | None, lease_id: str | None) -> list[Held]:
+    """Each seq with its lease; one that stands for all of several is impossible, as it names the timer."""
+    leases = lease_ids if lease_ids is not None else [lease_id or ""] * len(seqs)
+    return [_held(seq, lease) for seq, lease in zip(seqs, leases, strict=True)]
+
+
+def _settled(topic: str, timers: Sequence[Held], settled: model.Settled) -> Settled:
+    return Settled(topic, settled.count, _seqs(timers, settled.lost), repeated=settled.repeated)
+
+
+def _seqs(timers: Sequence[Held], ids: Sequence[str]) -> list[int]:
+    wanted = set(ids)
+    return [timer.version for timer in timers if timer.timer_id in wanted] if wanted else []

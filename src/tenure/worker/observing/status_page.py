@@ -1,0 +1,142 @@
+"""What a worker shows over HTTP, from threads of its own: ``/metrics``, ``/healthz`` and ``/readyz``.
+
+There is no key to it, so it listens on loopback unless told otherwise. A connection is answered once and closed.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from tenure.errors import Invalid
+from tenure.extras import importing
+from tenure.worker.observing.health import Health
+from tenure.worker.observing.metrics import Stats, StatsCollector
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["StatusPage"]
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_CLOSE_S: Final = 0.1
+"""How long closing the page takes at most."""
+_READ_S: Final = 5.0
+"""How long a peer may take to send its request, or to take the answer."""
+
+
+class StatusPage:
+    """Listens on ``host`` and ``port``; 0 takes a free one, and `port` tells which. At most ``connections_max`` are
+    served at once, others are closed.
+
+    Raises Invalid where prometheus-client is missing or the port cannot be had.
+    """
+
+    def __init__(
+        self, stats: Stats, health: Health, *, port: int, host: str = "127.0.0.1", connections_max: int = 32
+    ) -> None:
+        registry = _registry(stats)
+        try:
+            self._server = _Server(host, port, registry, health, connections_max=connections_max)
+        except OSError as error:
+            raise Invalid(f"the metrics page cannot listen on {host}:{port}: {error.strerror or error}") from error
+        serve = partial(self._server.serve_forever, poll_interval=_CLOSE_S)
+        self._thread = threading.Thread(target=serve, name="status-page", daemon=True)
+        self._thread.start()
+        self.host = host
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        """Stop listening; returns once the thread has ended."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingMixIn, HTTPServer):
+    daemon_threads = True
+
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, health: Health, *, connections_max: int
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.registry = registry
+        self.health = health
+        self._free = threading.BoundedSemaphore(connections_max)
+        super().__init__((host, port), _Request)
+
+    def server_bind(self) -> None:
+        """Bind without a look-up of names, which may take long where there is no resolver."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "worker", int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that went away is nobody's trouble."""
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _READ_S
+
+    def do_GET(self) -> None:
+        match urlsplit(self.path).path:
+            case "/metrics":
+                self._answer_metrics()
+            case "/healthz":
+                self._answer_probe(self.server.health.why_dead())
+            case "/readyz":
+                self._answer_probe(self.server.health.why_not_ready())
+            case _:
+                self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"here are /metrics, /healthz and /readyz\n")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _answer_metrics(self) -> None:
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(self.headers.get("accept", ""))
+        self._answer(HTTPStatus.OK, content_type, encode(self.server.registry))
+
+    def _answer_probe(self, trouble: str | None) -> None:
+        status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(status, _TEXT, f"{trouble or 'ok'}\n".encode())
+
+    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Probes are no news."""
+
+
+def _registry(stats: Stats) -> CollectorRegistry:
+    with importing("a metrics page needs prometheus-client", "metrics"):
+        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+    registry = CollectorRegistry(auto_describe=False)
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    registry.register(StatsCollector(stats))
+    return registry

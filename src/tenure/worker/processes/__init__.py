@@ -1,0 +1,1 @@
+"""Handlers in child processes, and several worker processes under one."""

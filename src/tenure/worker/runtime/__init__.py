@@ -1,0 +1,1 @@
+"""From a delivered job to its settled verdict."""

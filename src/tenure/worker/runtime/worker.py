@@ -1,0 +1,281 @@
+"""The process that works at the queues of an app: all runners, the schedule, signals, and the end.
+
+start     run the startup hooks
+          declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
+SIGTERM   take no more, give back what was not begun, let running jobs finish; after `drain_ms` give back the rest
+          then run the shutdown hooks
+again     give everything back at once
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from tenure.backoff import backoff_ms
+from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
+from tenure.worker.app import App
+from tenure.worker.backends.backend import Side
+from tenure.worker.backends.open import Keeper, opened_keepers
+from tenure.worker.observing.health import LoopHealth
+from tenure.worker.observing.status_page import StatusPage
+from tenure.worker.periodic import OneSchedule, PeriodicLoop
+from tenure.worker.processes import importing
+from tenure.worker.processes.executors import places_for
+from tenure.worker.runtime.handler import Handler
+from tenure.worker.runtime.pace import Slots
+from tenure.worker.runtime.runner import Runner
+from tenure.worker.runtime.timing import SystemTiming, Timing, end, unless
+from tenure.worker.settings import WorkerSettings
+
+__all__ = ["Worker", "run_app"]
+
+log = logging.getLogger("tenure.worker")
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NAMES_SHOWN_MAX: Final = 5
+_LEAVE_S: Final = 0.5
+"""How long what outlived the drain has to end; its jobs were given back."""
+
+
+class Worker:
+    """Runs the tasks of an app, or of some of its ``queues``, until `stop`; ``concurrency`` bounds all tasks together.
+
+    Raises Invalid where a queue has no task.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        push: bool = True,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        timing: Timing | None = None,
+        settings: WorkerSettings | None = None,
+    ) -> None:
+        self.app = app
+        self.stats = app.stats
+        self._timing = timing or SystemTiming()
+        self._settings = settings or WorkerSettings()
+        if concurrency is not None:
+            self._settings = msgspec.structs.replace(self._settings, concurrency=concurrency)
+        self._push = push
+        self._metrics_port = metrics_port
+        self._metrics_host = metrics_host
+        self._sides: dict[str, Side] = {}
+        self._is_started = False
+        unknown = sorted(set(queues or ()) - set(app.handlers))
+        if unknown:
+            raise Invalid(f"no task of the app handles {', '.join(unknown)}; it has {', '.join(sorted(app.handlers))}")
+        self._tasks = [task for queue, task in app.handlers.items() if not queues or queue in queues]
+        if not self._tasks:
+            raise Invalid("the app has no tasks: decorate a function with @app.task(queue)")
+        self._slots = Slots(self._settings.concurrency)
+        self._runners: list[Runner] = []
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def stop(self) -> None:
+        """Drain and end; asked a second time, at once."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Raises StartupFailed, and Denied, Conflict or Invalid where the queues cannot be worked
+        at.
+        """
+        async with AsyncExitStack() as stack:
+            keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
+            stack.push_async_callback(self._close_app)
+            if self._metrics_port is not None:
+                stack.callback(self._page(self._metrics_port).close)
+            self._sides = {task.queue: side for keeper in keepers for task, side in keeper.posts}
+            if await self._started():
+                stack.push_async_callback(self._shut_down)
+                await self._work(keepers)
+
+    async def _started(self) -> bool:
+        """Run the startup hooks; False where the worker was stopped meanwhile."""
+        self._is_started = await unless(self._stopping, self.app.hooks.start(self._timing, self._settings.startup_ms))
+        return self._is_started
+
+    def _page(self, port: int) -> StatusPage:
+        settings = self._settings
+        return StatusPage(
+            self.stats,
+            LoopHealth(self.why_not_ready, answer_ms=settings.probe_ms),
+            port=port,
+            host=self._metrics_host,
+            connections_max=settings.page_connections_max,
+        )
+
+    def why_not_ready(self) -> str | None:
+        """Return what keeps this worker from taking jobs; None while it takes them from every queue."""
+        if self._stopping.is_set():
+            return "draining"
+        if not self._is_started:
+            return "starting"
+        away = sorted(queue for queue, side in self._sides.items() if not side.link.is_up(queue))
+        if away:
+            return f"no jobs come from {_some(away)}"
+        unable = sorted(runner.queue for runner in self._runners if not runner.is_able)
+        return f"no process starts for {_some(unable)}" if unable else None
+
+    async def _shut_down(self) -> None:
+        """Run the shutdown hooks, unless somebody is in a hurry; the app can still put."""
+        await unless(self._hurry, self.app.hooks.stop(self._timing, self._settings.shutdown_ms))
+
+    async def _close_app(self) -> None:
+        """Send what handlers have put, in as long as the last verdicts may take, unless somebody is in a hurry."""
+        await unless(self._hurry, self.app.close(deadline_ms=self._settings.flush_ms))
+
+    async def _work(self, keepers: Sequence[Keeper]) -> None:
+        serving = [asyncio.create_task(part) for keeper in keepers for part in self._parts(keeper)]
+        try:
+            await self._until_stopped(serving)
+            log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
+        finally:
+            await asyncio.gather(*map(end, serving))
+            await asyncio.gather(*(runner.drain(self._hurry) for runner in self._runners))
+        log.info("stopped")
+
+    def _parts(self, keeper: Keeper) -> list[Coroutine[Any, Any, None]]:
+        """Everything there is to do with one keeper, each by itself: a task or a schedule whose queue cannot be had
+        keeps no other waiting. Schedules are kept also where another worker handles their jobs.
+        """
+        schedules = self._schedules(keeper)
+        parts = [self._serve(task, side, schedules.pop(task.queue, None)) for task, side in keeper.posts]
+        return parts + [schedule.run() for schedule in schedules.values()]
+
+    def _schedules(self, keeper: Keeper) -> dict[str, PeriodicLoop]:
+        """A loop for each schedule of the app, by queue; only a broker keeps them."""
+        client = keeper.client
+        if client is None:
+            return {}
+        return {
+            queue: PeriodicLoop(OneSchedule({queue: periodic}), client, self._timing, stats=self.stats)
+            for queue, periodic in self.app.periodics.items()
+        }
+
+    async def _serve(self, task: Handler[Any], side: Side, schedule: PeriodicLoop | None) -> None:
+        """Work at one task, as soon as its queue can be had.
+
+        None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its
+        jobs given back.
+        """
+        await self._declare(task, side)
+        runner = self._runner(task, side)
+        self._runners.append(runner)
+        ticking = [] if schedule is None else [asyncio.create_task(schedule.run())]
+        try:
+            done, _ = await asyncio.wait(runner.start() + ticking, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        finally:
+            await asyncio.gather(*map(end, ticking))
+
+    async def _declare(self, task: Handler[Any], side: Side) -> None:
+        """Make the queue what it has to be, however long it takes to reach it."""
+        failures = 0
+        while True:
+            try:
+                return await side.declare()
+            except (Overloaded, Closed, Indeterminate) as error:
+                side.link.down(task.queue, error)
+            failures += 1
+            min_ms, max_ms = self._settings.reconnect_min_ms, self._settings.reconnect_max_ms
+            await self._timing.sleep_ms(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms))
+
+    def _runner(self, task: Handler[Any], side: Side) -> Runner:
+        return Runner(
+            task,
+            side=side,
+            timing=self._timing,
+            settings=self._settings,
+            stats=self.stats.queue(task.queue),
+            slots=self._slots,
+            places=places_for(task, self.app, timing=self._timing, settings=self._settings),
+            middlewares=self.app.middlewares,
+        )
+
+    async def _until_stopped(self, serving: list[asyncio.Task[None]]) -> None:
+        """Until `stop`, or until something went wrong, which is raised."""
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait((stopping, *serving), return_when=asyncio.FIRST_COMPLETED)
+            for part in done - {stopping}:
+                part.result()
+        finally:
+            stopping.cancel()
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few names, and how many more."""
+    more = len(names) - _NAMES_SHOWN_MAX
+    return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def run_app(
+    app: App,
+    *,
+    queues: Sequence[str] | None = None,
+    concurrency: int | None = None,
+    drain_ms: int | None = None,
+    push: bool = True,
+    metrics_port: int | None = None,
+    metrics_host: str = "127.0.0.1",
+    settings: WorkerSettings | None = None,
+) -> int:
+    """Be a worker process until SIGTERM or SIGINT; returns the exit code. Raises what `Worker` and its `run` raise."""
+    if importing.in_child:
+        raise Invalid('the module starts a worker when it is imported: say `if __name__ == "__main__":` before that')
+    if drain_ms is not None:
+        settings = msgspec.structs.replace(settings or WorkerSettings(), drain_ms=drain_ms)
+
+    async def work() -> None:
+        worker = Worker(
+            app,
+            queues=queues,
+            concurrency=concurrency,
+            push=push,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            settings=settings,
+        )
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, worker.stop)
+        try:
+            await worker.run()
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    _run(work())
+    return 0
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """What asyncio.run does, but for its end: a handler that will not be cancelled must not keep a stopped worker."""
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_LEAVE_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
