@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["Peak", "cpu_s"]
@@ -52,11 +53,9 @@ def _family(pid: int) -> list[int]:
     """A process and everything below it."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
+        with suppress(OSError):  # gone meanwhile
+            for task in Path(f"/proc/{parent}/task").glob("*/children"):
                 found += map(int, task.read_text().split())
-            except OSError:
-                continue
     return found
 
 

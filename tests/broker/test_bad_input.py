@@ -315,8 +315,8 @@ async def test_nonsense_is_refused_and_changes_nothing(broker: Broker, method: s
         error.value.message.encode()
         assert snapshot(broker) == before
     assert broker.metrics.as_dict() | {"syncs": 0} == counted
-    assert broker._pump.coordinator.waiting == 0
-    assert broker._pump.readings == {}
+    assert broker._serving.coordinator.waiting == 0
+    assert broker._serving.readings == {}
 
 
 @pytest.mark.parametrize("argument", ["node", "max_count", "lease_ms", "claim_id", "auto_ack"])
@@ -329,7 +329,7 @@ async def test_a_claim_that_would_wait_is_refused_at_once(broker: Broker, argume
         with pytest.raises(Invalid):
             broker.claim("q", wait_ms=1000, **{"node": "w", argument: bad})
     assert snapshot(broker) == before
-    assert broker._pump.coordinator.waiting == (1 if stream else 0)
+    assert broker._serving.coordinator.waiting == (1 if stream else 0)
     if stream:
         stream.close()
 

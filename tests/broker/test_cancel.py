@@ -52,8 +52,8 @@ async def test_a_claim_that_waits_takes_nothing_once_its_caller_is_gone(
     del task
     gc.collect()
     await turn()
-    assert broker._pump.coordinator.waiting == 0
-    assert len(broker._pump.alarms) == 0, "nor does it claim at the end of its time"
+    assert broker._serving.coordinator.waiting == 0
+    assert len(broker._serving.alarms) == 0, "nor does it claim at the end of its time"
     await broker.produce("q", [b"1"])
     claim = await broker.claim("q", node="alive")
     assert (claim.seqs, claim.deliveries(1)) == ([1], 1)
@@ -71,10 +71,10 @@ async def test_a_claim_that_was_handed_a_job_before_its_first_step_gives_it_back
 async def test_a_claim_that_is_dropped_without_being_awaited_waits_no_more(broker: Broker) -> None:
     await make_queue(broker)
     claim = broker.claim("q", node="gone", wait_ms=WAIT_MS)
-    assert broker._pump.coordinator.waiting == 1
+    assert broker._serving.coordinator.waiting == 1
     del claim
     await turn()
-    assert broker._pump.coordinator.waiting == 0
+    assert broker._serving.coordinator.waiting == 0
 
 
 async def test_a_claim_that_is_closed_waits_no_more(broker: Broker) -> None:
@@ -82,7 +82,7 @@ async def test_a_claim_that_is_closed_waits_no_more(broker: Broker) -> None:
     claim = broker.claim("q", node="gone", wait_ms=WAIT_MS)
     claim.close()  # type: ignore[attr-defined]
     claim.close()  # type: ignore[attr-defined]
-    assert broker._pump.coordinator.waiting == 0
+    assert broker._serving.coordinator.waiting == 0
 
 
 async def test_an_answered_claim_is_not_given_back_by_being_dropped(broker: Broker) -> None:
@@ -146,17 +146,17 @@ async def test_a_read_that_waits_is_over_once_its_caller_is_gone(broker: Broker,
     for _ in range(turns):
         await asyncio.sleep(0)
     await gone(task)
-    assert broker._pump.readings == {}
-    assert len(broker._pump.alarms) == 0
+    assert broker._serving.readings == {}
+    assert len(broker._serving.alarms) == 0
 
 
 async def test_a_read_that_is_dropped_without_being_awaited_waits_no_more(broker: Broker) -> None:
     await broker.put_topic("t")
     reading = broker.diff("t", wait_ms=WAIT_MS)
-    assert broker._pump.readings
+    assert broker._serving.readings
     del reading
     await turn()
-    assert broker._pump.readings == {}
+    assert broker._serving.readings == {}
 
 
 async def test_a_wait_that_is_refused_has_nothing_to_leave(clock: ManualClock) -> None:
@@ -206,7 +206,7 @@ async def test_a_release_that_is_refused_is_no_concern_of_those_who_leave(
             await waiting
         streams[0].close()
         assert broker.detach() == 2
-        assert broker._pump.coordinator.waiting == 0
+        assert broker._serving.coordinator.waiting == 0
     assert numbers(broker)["in_flight"] == 4
     clock.advance(1_001)
     assert numbers(broker)["ready"] == 4, "it runs out by itself"

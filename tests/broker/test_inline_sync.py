@@ -89,6 +89,6 @@ async def test_one_stall_sends_the_next_syncs_back_to_the_thread():
         await make_queue(broker, durability="fsync")
         for _ in range(2 * WINDOW):
             await places(disk, broker, 100)
-        broker._pump.committer._inline.observe(ALWAYS_US * 21)
+        broker._serving.committer._inline.observe(ALWAYS_US * 21)
         assert [await places(disk, broker, 100) for _ in range(WINDOW)] == [[False]] * WINDOW
         assert await places(disk, broker, 100) == [True]

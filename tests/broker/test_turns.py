@@ -182,7 +182,7 @@ async def test_a_topic_that_is_touched_again_is_attended_to_once_a_turn(
 
     monkeypatch.setattr(Coordinator, "serve", touching)
     broker._engine.touched.add(broker._state.topics["q"])
-    broker._pump.settle()
+    broker._serving.settle()
     assert served == 1
     await turn()
     assert served == 10

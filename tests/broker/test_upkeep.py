@@ -217,7 +217,7 @@ async def test_a_write_that_was_made_is_answered_although_a_later_one_failed() -
         raise OSError(errno.EIO, "I/O error")
 
     disk.pwrite = failing  # type: ignore[method-assign]
-    waiting = [broker._pump.committer.wait(answer.batch, answer.level) for answer in (first, second)]
+    waiting = [broker._serving.committer.wait(answer.batch, answer.level) for answer in (first, second)]
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert answers[0] is None
     assert isinstance(answers[1], Indeterminate)

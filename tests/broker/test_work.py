@@ -111,7 +111,7 @@ async def test_a_closed_stream_ends_its_reader_and_takes_no_more(broker: Broker)
         await waiting
     await broker.produce("q", [b"1"])
     assert numbers(broker)["ready"] == 1
-    assert broker._pump.coordinator.waiting == 0
+    assert broker._serving.coordinator.waiting == 0
 
 
 async def test_the_reader_hears_that_the_queue_is_gone(broker: Broker) -> None:

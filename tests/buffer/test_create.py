@@ -13,14 +13,14 @@ from tenure.buffer.manifest.format import State, encode
 from tenure.buffer.manifest.keys import checkpoint_key
 from tenure.buffer.manifest.upkeep import Upkeep
 from tenure.buffer.metrics import BufferMetrics, Metered
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.buffer.support import consumed, folded, produced, quick
 
 
-def patient(store: ObjectStore, **changes: object) -> Patient:
-    return Patient(Metered(store, BufferMetrics()), quick(**changes))
+def patient(store: ObjectStore, **changes: object) -> RetryingStore:
+    return RetryingStore(Metered(store, BufferMetrics()), quick(**changes))
 
 
 async def test_a_create_tells_its_own_bytes_from_anothers(sim: SimStore):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import Record
-from tenure.client.batching.gather import Batch, Gather
+from tenure.client.batching.gather import Batch, Batcher
 from tenure.client.batching.put import Put
 from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
 from tenure.client.replies import Produced
@@ -22,7 +22,7 @@ class Callers:
 
     def __init__(self, **options: Any) -> None:
         self.told: dict[str, int | Exception] = {}
-        self.gather: Gather[str] = Gather(ProducerSettings(**options), tell=self._tell)
+        self.gather: Batcher[str] = Batcher(ProducerSettings(**options), tell=self._tell)
         self._seq = 0
 
     def _tell(self, put: Put[str]) -> None:

@@ -45,6 +45,6 @@ def test_a_design_note_names_only_files_and_modules_that_exist(note: Path):
 
 
 def test_a_file_and_a_module_that_are_gone_are_found():
-    text = "`core/fold/__init__.py`, `broker/engine` and `tenure.testing`, but `core/gone.py`, `broker/gone` and `tenure.gone.it`"
+    text = "`core/topic.py`, `broker/engine`, `tenure.testing`; but `core/gone.py`, `broker/gone`, `tenure.gone.it`"
     assert missing_files(text) == ["core/gone.py"]
     assert missing_modules(text) == ["broker/gone", "gone/it"]

@@ -123,7 +123,7 @@ async def test_a_full_disk_that_is_opened_again_and_again_stays_open_to_acks() -
     jobs = await fill(broker, SHAPES["one by one"])
     for _ in range(60):
         disk = disk.kill()
-        broker._pump.committer._thread.shutdown(wait=True)
+        broker._serving.committer._thread.shutdown(wait=True)
         broker = await Broker.open(disk, settings=SETTINGS)
         claim = await broker.claim("busy", node="w")
         await broker.ack("busy", node="w", seqs=claim.seqs)

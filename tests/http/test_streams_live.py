@@ -148,12 +148,12 @@ async def test_fault_31_a_long_poll_whose_caller_is_gone_takes_no_job(live: str,
     async with httpx.AsyncClient(base_url=live, timeout=_PATIENCE_S) as client:
         waiting = asyncio.ensure_future(client.post("/v0/topics/q/claim", json={"node": "w", "wait_ms": 30_000}))
         async with asyncio.timeout(_PATIENCE_S):
-            while not broker._pump.coordinator.waiting:
+            while not broker._serving.coordinator.waiting:
                 await asyncio.sleep(0.001)
         waiting.cancel()
         await asyncio.wait([waiting])
     async with asyncio.timeout(_PATIENCE_S):
-        while broker._pump.coordinator.waiting:
+        while broker._serving.coordinator.waiting:
             await asyncio.sleep(0.001)
     await broker.produce("q", [b"1"])
     assert numbers(broker)["in_flight"] == 0

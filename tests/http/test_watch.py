@@ -411,10 +411,10 @@ async def test_no_waiter_is_left_behind(site: Site) -> None:
     stream = await listen(site, await watch(site))
     await stream.events(2)
     await turn()
-    assert site.broker._pump.readings
+    assert site.broker._serving.readings
     await stream.hang_up()
     await turn()
-    assert not site.broker._pump.readings
+    assert not site.broker._serving.readings
 
 
 # Bounds

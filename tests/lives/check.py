@@ -122,7 +122,7 @@ def hungry(life: Life, *, by_the_wall: bool = False) -> set[str]:
         for queue in [topic.queue for topic in copied.by_id.values() if topic.queue is not None]:
             queue.plan(copied.wall_offset_ms)
     let_pass(copied, now)
-    windows = {topic.id for topic in life.broker._pump.coordinator._cohorts}
+    windows = {topic.id for topic in life.broker._serving.coordinator._cohorts}
     found: set[str] = set()
     for call in life.calls:
         topic = copied.topics.get(call.topic)

@@ -10,7 +10,7 @@ import pytest
 from tenure.buffer import Collector, Descriptor, quarantine, verify
 from tenure.buffer.manifest.format import FORMAT, Cut, encode
 from tenure.buffer.manifest.keys import plan_key
-from tenure.buffer.manifest.range_plans import Cuts
+from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
 from tenure.spark.jobs.plan import Limits, Plan, balanced
 from tenure.testing.simstore import Call, Fault, SimStore
@@ -170,7 +170,7 @@ def test_a_create_whose_answer_is_lost_is_found_out_about(store: SimStore, fault
 
 def test_a_cut_that_goes_between_two_looks_is_made_again(store: SimStore):
     """Its range was acknowledged by another driver, so nobody reads the other's end from it any more."""
-    cuts = Cuts(store, "buffer", group="default", settings=QUICK)
+    cuts = RangePlans(store, "buffer", group="default", settings=QUICK)
     asyncio.run(cuts.agree(0, 3))
     looks = []
 
@@ -201,7 +201,7 @@ def test_a_foreign_or_impossible_plan_is_refused(store: SimStore):
 
 
 async def test_plans_are_the_buffers_own_files(store: SimStore):
-    await Cuts(store, "buffer", group="default", settings=QUICK).agree(0, 3)
+    await RangePlans(store, "buffer", group="default", settings=QUICK).agree(0, 3)
     store.objects["plan/mine.txt"] = (b"", 0)
     assert [finding.key async for finding in verify(store, settings=QUICK) if finding.kind == "foreign"] == [
         "plan/mine.txt"

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tenure.errors import Overloaded
 from tenure.testing import ManualClock, ManualTiming
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.runtime.extender import Extender
 from tenure.worker.runtime.heartbeat import Heartbeat
@@ -46,8 +46,8 @@ class Keeper:
         return [job for job in jobs if job.seq in self.skips]
 
     @property
-    def side(self) -> Side:
-        return cast(Side, self)
+    def side(self) -> Backend:
+        return cast(Backend, self)
 
 
 class Beating:

@@ -19,7 +19,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin, mark_time
 from tenure.broker.serving.long_reads import Reading, ReadWaiter
-from tenure.broker.serving.loop import Pump
+from tenure.broker.serving.loop import ServingLoop
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
@@ -99,8 +99,8 @@ class Broker:
     def __init__(self, engine: Engine, disk: Disk | None) -> None:
         self._engine = engine
         self._state = engine.state
-        self._pump = Pump(engine, asyncio.get_running_loop())
-        self._upkeep = Upkeep(engine, self._pump.committer, disk)
+        self._serving = ServingLoop(engine, asyncio.get_running_loop())
+        self._upkeep = Upkeep(engine, self._serving.committer, disk)
         self._marked = 0
 
     @classmethod
@@ -135,7 +135,7 @@ class Broker:
     @property
     def waits_for_disk(self) -> bool:
         """Whether an answer waits for a write or a sync: work that can wait should."""
-        return self._pump.committer.is_awaited
+        return self._serving.committer.is_awaited
 
     @property
     def failed(self) -> TenureError | None:
@@ -155,7 +155,7 @@ class Broker:
 
     async def close(self) -> None:
         """Answer those who wait with Closed, write and sync everything, leave a checkpoint, let the directory go."""
-        self._pump.close()
+        self._serving.close()
         await self._upkeep.finish()
 
     def run(self, command: Command[T]) -> Answer[T]:
@@ -165,15 +165,15 @@ class Broker:
         """
         if command.__class__ not in DECIDES or isinstance(command, Claim):
             raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
-        self._pump.check_open()
+        self._serving.check_open()
         if isinstance(command, OfHolder):
-            return self._pump.answer_holder(self._engine.run(command), command.node)
-        return self._pump.answer(self._engine.run(command))
+            return self._serving.answer_holder(self._engine.run(command), command.node)
+        return self._serving.answer(self._engine.run(command))
 
     def _look(self, command: Command[T]) -> T:
         """Carry out a command that only looks, and needs no durability."""
-        self._pump.check_open()
-        return self._pump.look(self._engine.run(command).reply)
+        self._serving.check_open()
+        return self._serving.look(self._engine.run(command).reply)
 
     # Records
 
@@ -193,7 +193,7 @@ class Broker:
         """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
         data. ``share`` bounds what this caller may use up of what all share.
         """
-        self._pump.check_open()
+        self._serving.check_open()
         command = Append(
             topic=topic,
             records=records,
@@ -205,7 +205,7 @@ class Broker:
             config=config,
             share=share,
         )
-        return self._pump.answer(self._engine.run(command))
+        return self._serving.answer(self._engine.run(command))
 
     def diff(
         self,
@@ -217,9 +217,9 @@ class Broker:
         wait_ms: int = 0,
     ) -> Awaitable[Difference]:
         """Read records above ``from_seq``; with ``wait_ms``, wait that long for one to come."""
-        self._pump.check_open()
-        waiter = ReadWaiter(self._pump, Diff(topic=topic, from_seq=from_seq, limit=limit, node=node))
-        return Reading(self._pump, waiter, wait_ms=self._pump.clamp_wait(wait_ms))
+        self._serving.check_open()
+        waiter = ReadWaiter(self._serving, Diff(topic=topic, from_seq=from_seq, limit=limit, node=node))
+        return Reading(self._serving, waiter, wait_ms=self._serving.clamp_wait(wait_ms))
 
     def delete_records(
         self,
@@ -261,29 +261,29 @@ class Broker:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
-        pump, topic, wait_ms = self._pump, command.topic, command.wait_ms
-        pump.check_writable()
+        serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
+        serving.check_writable()
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
             wait_ms
             or wait_ms.__class__ is not int
             or found is None
             or found.config.claim_jitter_ms
-            or pump.coordinator.waiting
+            or serving.coordinator.waiting
         ):
-            return self._claim_in_turn(command, wait_ms=pump.clamp_wait(wait_ms))
-        return pump.answer_claim(self._engine.run(command))
+            return self._claim_in_turn(command, wait_ms=serving.clamp_wait(wait_ms))
+        return serving.answer_claim(self._engine.run(command))
 
     def _claim_in_turn(self, command: Claim, *, wait_ms: int) -> Awaitable[Grant]:
         """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
         topic, queue = self._state.queue(command.topic)
-        alone = not topic.config.claim_jitter_ms and not self._pump.coordinator.waits_on(topic)
+        alone = not topic.config.claim_jitter_ms and not self._serving.coordinator.waits_on(topic)
         if alone or (isinstance(command.claim_id, str) and command.claim_id in queue.claims):
-            answer = self._pump.claim_now(topic, command, or_wait=wait_ms > 0)
+            answer = self._serving.claim_now(topic, command, or_wait=wait_ms > 0)
             if answer is not None:
                 return answer
-        waiter = ClaimWaiter(self._pump, topic, command)
-        return Waiting(self._pump, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
+        waiter = ClaimWaiter(self._serving, topic, command)
+        return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
     def ack(
         self,
@@ -296,9 +296,9 @@ class Broker:
         strict: bool = False,
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
-        self._pump.check_open()
+        self._serving.check_open()
         command = Ack(topic=topic, node=node, seqs=seqs, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-        return self._pump.answer_holder(self._engine.run(command), node)
+        return self._serving.answer_holder(self._engine.run(command), node)
 
     def nack(
         self,
@@ -314,7 +314,7 @@ class Broker:
         dead: bool = False,
     ) -> Answer[Settled]:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
-        self._pump.check_open()
+        self._serving.check_open()
         command = Nack(
             topic=topic,
             node=node,
@@ -326,7 +326,7 @@ class Broker:
             reason=reason,
             dead=dead,
         )
-        return self._pump.answer_holder(self._engine.run(command), node)
+        return self._serving.answer_holder(self._engine.run(command), node)
 
     def extend(
         self,
@@ -340,7 +340,7 @@ class Broker:
         lease_ms: int | None = None,
     ) -> Answer[Extended]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
-        self._pump.check_open()
+        self._serving.check_open()
         command = Extend(
             topic=topic,
             node=node,
@@ -350,15 +350,15 @@ class Broker:
             strict=strict,
             lease_ms=lease_ms,
         )
-        return self._pump.answer_holder(self._engine.run(command), node)
+        return self._serving.answer_holder(self._engine.run(command), node)
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
         release them.
         """
-        self._pump.check_writable()
+        self._serving.check_writable()
         found, _ = self._state.queue(topic)
-        return self._pump.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
+        return self._serving.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
         """End the work streams of a node, or of everybody, and leave what was read from them leased; returns how many.
@@ -366,9 +366,9 @@ class Broker:
         A worker that drains takes no more and finishes what it has; a broker that stops finds those jobs still leased
         when it is opened again.
         """
-        self._pump.check_open()
+        self._serving.check_open()
         found = None if topic is None else self._state.queue(topic)[0]
-        return self._pump.detach(found, None if node is None else check_node(node))
+        return self._serving.detach(found, None if node is None else check_node(node))
 
     def redrive(
         self,
@@ -418,8 +418,8 @@ class Broker:
 
     def meters(self, topic: str) -> dict[str, Any]:
         """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
-        self._pump.check_open()
-        return self._pump.look(self._engine.meters_of(topic))
+        self._serving.check_open()
+        return self._serving.look(self._engine.meters_of(topic))
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
         """A topic's state and config."""
@@ -431,13 +431,13 @@ class Broker:
 
     def idempotency_keys(self, topic: str) -> int:
         """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
-        self._pump.check_open()
+        self._serving.check_open()
         return self._engine.keys_held(topic)
 
     async def synced(self) -> None:
         """Wait until everything appended so far is durable, whatever its class."""
-        self._pump.check_open()
-        await self._pump.committer.durable(self._engine.write())
+        self._serving.check_open()
+        await self._serving.committer.durable(self._engine.write())
 
     @property
     def metrics(self) -> Metrics:
@@ -446,10 +446,10 @@ class Broker:
 
     def events(self, topic: str | None = None) -> Subscription:
         """Follow the life of jobs from now on, of one topic or of all."""
-        self._pump.check_open()
+        self._serving.check_open()
         if topic is not None:
             self._state.topic(topic)
-        return self._pump.subscribe(topic)
+        return self._serving.subscribe(topic)
 
     # For a reader of the log in another process
 
@@ -457,15 +457,15 @@ class Broker:
         """Keep the log from ``batch`` on while that takes no more than ``bytes_max`` beyond what is kept anyway; None
         lets go.
         """
-        self._pump.check_open()
+        self._serving.check_open()
         bytes_max = check_whole(bytes_max, "bytes_max")
         self._engine.pin = None if batch is None else Pin(check_whole(batch, "batch"), bytes_max)
 
     def mark_time(self) -> None:
         """Note the time in the log where a lease has run out since the last mark and nothing in the log may say so."""
-        self._pump.check_open()
+        self._serving.check_open()
         self._marked = mark_time(self._engine, self._marked)
-        self._pump.settle()
+        self._serving.settle()
 
     # Topics and routers
 

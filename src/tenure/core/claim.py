@@ -45,7 +45,7 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
     Raises Overloaded where a cap of the queue forbids handing out any.
     """
     config = topic.config
-    if not (queue.reclaim or config.max_in_flight or config.max_ack_holes or queue.seasoned_max >= queue.cursor):
+    if not (queue.reclaim or config.max_in_flight or config.max_ack_holes or queue.redelivered_max >= queue.cursor):
         return _fresh(topic, queue, max_count), []
     if config.max_in_flight:
         max_count = min(max_count, _room_in_flight(queue, config.max_in_flight))
@@ -58,7 +58,7 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
                 _refuse_fresh(topic, queue)
             return runs, poisoned
         fresh = _fresh(topic, queue, wanted)
-        if queue.seasoned_max >= queue.cursor:
+        if queue.redelivered_max >= queue.cursor:
             fresh, spent = _sort_out(topic, queue, fresh)
             poisoned += spent
         if runs and fresh and runs[-2] + runs[-1] == fresh[0]:

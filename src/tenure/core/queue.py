@@ -44,7 +44,7 @@ class Queue:
     """The folded state of one queue.
 
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
-    job in flight without an entry is on its first delivery. ``seasoned_max`` is the highest seq that was appended
+    job in flight without an entry is on its first delivery. ``redelivered_max`` is the highest seq that was appended
     with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
     ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
     under, ``watches`` counts them, ended ones included. ``delays`` and ``wall_delays`` are heaps of ``due << 64 | seq``
@@ -72,7 +72,7 @@ class Queue:
         "parked",
         "parts",
         "reclaim",
-        "seasoned_max",
+        "redelivered_max",
         "stale_delays",
         "uniques",
         "uniques_by_seq",
@@ -86,7 +86,7 @@ class Queue:
         self.acked_max = 0
         self.dead_lettered = 0
         self.expired = 0
-        self.seasoned_max = 0
+        self.redelivered_max = 0
         self.next_at = NEVER
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
@@ -113,7 +113,7 @@ class Queue:
     def hold(self, lease: Lease) -> None:
         """Put a lease's jobs in flight; they leave wherever they waited, and count one delivery more."""
         in_flight, runs = self.in_flight, lease.runs
-        if runs[0] < self.cursor or runs[0] <= self.seasoned_max:
+        if runs[0] < self.cursor or runs[0] <= self.redelivered_max:
             self._count_again(runs)
         if len(runs) == 2 and runs[1] == 1:
             in_flight[runs[0]] = lease
@@ -131,7 +131,7 @@ class Queue:
 
     def _count_again(self, runs: list[int]) -> None:
         """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
-        deliveries, known = self.deliveries, max(self.cursor, self.seasoned_max + 1)
+        deliveries, known = self.deliveries, max(self.cursor, self.redelivered_max + 1)
         for i in range(0, len(runs), 2):
             for seq in range(runs[i], min(runs[i] + runs[i + 1], known)):
                 self.reclaim.discard(seq)

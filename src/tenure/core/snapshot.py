@@ -52,7 +52,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     parked: list[tuple[int, str]]
     histories: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
-    seasoned_max: int
+    redelivered_max: int
     copies: list[tuple[int, int, int]] = []
 
 
@@ -255,14 +255,14 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         sorted(queue.parked.items()),
         list(queue.histories.items()),
         sorted(queue.uniques_by_seq.items()),
-        queue.seasoned_max,
+        queue.redelivered_max,
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
     )
 
 
 def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue = Queue()
-    queue.acked_max, queue.seasoned_max = snapshot.acked_max, snapshot.seasoned_max
+    queue.acked_max, queue.redelivered_max = snapshot.acked_max, snapshot.redelivered_max
     queue.dead_lettered, queue.expired = snapshot.dead_lettered, snapshot.expired
     _restore_leases(queue, snapshot.leases)
     queue.cursor = snapshot.cursor

@@ -24,7 +24,7 @@ from tenure.testing.memory import memory_broker
 from tenure.testing.timing import ManualTiming
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.backends.queue import QueueSide
 from tenure.worker.backends.redis_payload import unpack
 from tenure.worker.options import HELD_MAX
@@ -209,7 +209,7 @@ class AppTester:
                 yield info
             offset += len(page)
 
-    def _side(self, task: Handler[Any]) -> Side:
+    def _side(self, task: Handler[Any]) -> Backend:
         link = Link("memory")
         if isinstance(task, TimerTask):
             from tenure.worker.backends.redis import TimerSide
@@ -226,7 +226,7 @@ class AppTester:
 class _Post:
     """One task, and how its jobs are had, handled and settled."""
 
-    def __init__(self, task: Handler[Any], side: Side, timing: Timing, app: App, stack: AsyncExitStack) -> None:
+    def __init__(self, task: Handler[Any], side: Backend, timing: Timing, app: App, stack: AsyncExitStack) -> None:
         self._options = task.options
         self._side = side
         self._timing = timing

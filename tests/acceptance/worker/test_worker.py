@@ -113,7 +113,10 @@ def test_a_change_starts_the_worker_anew(work: Work) -> None:
     pytest.importorskip("watchfiles")
     script = work.directory / "reloaded_script.py"
     script.write_text(SCRIPT.format(knobs="", greeting="hello", start=GUARDED))
-    code = "import sys; from tenure.worker.processes.reload import run_reloading; sys.exit(run_reloading(['reloaded_script.py']))"
+    code = (
+        "import sys; from tenure.worker.processes.reload import run_reloading; "
+        "sys.exit(run_reloading(['reloaded_script.py']))"
+    )
     with running(work, "-c", code, folder=work.directory) as process:
         put(work, "you")
         wait_for(work, "hello you")

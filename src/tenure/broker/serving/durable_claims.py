@@ -27,7 +27,7 @@ from tenure.core.decide.holding import shift_deadline, still_held
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
-    from tenure.broker.serving.loop import Pump
+    from tenure.broker.serving.loop import ServingLoop
 
 __all__ = ["RepeatedClaim", "SyncedClaim", "UnsyncedClaims"]
 
@@ -67,9 +67,9 @@ class _Unsynced:
 class UnsyncedClaims:
     """Keeps the leases of claims alive until they are answered, one entry per lease."""
 
-    def __init__(self, pump: Pump) -> None:
-        self._pump = pump
-        self._engine = pump.engine
+    def __init__(self, serving: ServingLoop) -> None:
+        self._serving = serving
+        self._engine = serving.engine
         self._waiting: dict[int, _Unsynced] = {}
         self._alarm: Alarm | None = None
 
@@ -83,8 +83,8 @@ class UnsyncedClaims:
         if answer.batch <= self._engine.synced_batch:
             return answer
         if claim.lease_ms or claim.lease in self._waiting:
-            return SyncedClaim(self._pump, self, answer)
-        return RepeatedClaim(self._pump, answer)
+            return SyncedClaim(self._serving, self, answer)
+        return RepeatedClaim(self._serving, answer)
 
     # For those who wait
 
@@ -124,13 +124,13 @@ class UnsyncedClaims:
         """Put a new deadline on its way to the disk; None where there can be none."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
         with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
-            self._pump.check_open()
+            self._serving.check_open()
             moved = self._shift(entry, lease_ms)
             if moved.reply:
                 now = self._engine.now()
                 entry.move, entry.due = _Move(moved.batch, moved.reply, now), now + lease_ms // 2
                 self._watch(entry.due)
-        self._pump.settle()
+        self._serving.settle()
         return entry.move
 
     def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
@@ -146,7 +146,7 @@ class UnsyncedClaims:
             if self._alarm.ring is not None and self._alarm.due_ms <= due:
                 return
             self._alarm.cancel()
-        self._alarm = self._pump.alarms.at(due, self._keep)
+        self._alarm = self._serving.alarms.at(due, self._keep)
 
     def _keep(self) -> None:
         """Extend the leases that are due, and those that soon will be: few alarms, however many leases."""
@@ -164,10 +164,10 @@ class UnsyncedClaims:
 class RepeatedClaim(Pending[Grant]):
     """A claim that was answered before, asked for again: what is held of it once the log is durable up to here."""
 
-    def __init__(self, pump: Pump, answer: Answer[Grant]) -> None:
-        self._engine = pump.engine
+    def __init__(self, serving: ServingLoop, answer: Answer[Grant]) -> None:
+        self._engine = serving.engine
         self._answer = answer
-        super().__init__(pump.loop)
+        super().__init__(serving.loop)
 
     async def _finish(self) -> Grant:
         answered = await self._answer
@@ -180,22 +180,22 @@ class RepeatedClaim(Pending[Grant]):
 class SyncedClaim(Pending[Grant]):
     """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
 
-    def __init__(self, pump: Pump, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
-        self._pump = pump
+    def __init__(self, serving: ServingLoop, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
+        self._serving = serving
         self._claims = claims
         self._answer = answer
         claims.join(answer.reply)
-        super().__init__(pump.loop)
+        super().__init__(serving.loop)
 
     async def _finish(self) -> Grant:
         try:
             return await self._claims.complete(await self._answer)
         except (asyncio.CancelledError, GeneratorExit):
-            self._pump.give_back(self._answer.reply)
+            self._serving.give_back(self._answer.reply)
             raise
         finally:
             self._claims.leave(self._answer.reply)
 
     def _abandon(self) -> None:
         self._claims.leave(self._answer.reply)
-        self._pump.give_back(self._answer.reply)
+        self._serving.give_back(self._answer.reply)

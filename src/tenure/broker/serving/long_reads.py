@@ -13,7 +13,7 @@ from tenure.contract.replies import Difference
 from tenure.errors import NotFound, TenureError
 
 if TYPE_CHECKING:
-    from tenure.broker.serving.loop import Pump
+    from tenure.broker.serving.loop import ServingLoop
 
 __all__ = ["ReadWaiter", "Reading"]
 
@@ -24,27 +24,27 @@ class ReadWaiter:
     ``found`` is what the first look found. With nothing in it, ``start`` makes it wait.
     """
 
-    def __init__(self, pump: Pump, command: Diff) -> None:
-        self._pump = pump
+    def __init__(self, serving: ServingLoop, command: Diff) -> None:
+        self._serving = serving
         self._command = command
-        self._topic = pump.engine.state.topic(command.topic)
+        self._topic = serving.engine.state.topic(command.topic)
         self._time_is_up = False
         self.found = self._look()
 
     def _look(self) -> Difference:
-        return self._pump.engine.run(self._command).reply
+        return self._serving.engine.run(self._command).reply
 
     def start(self, wait_ms: int) -> asyncio.Future[Difference]:
         """Wait that long."""
-        self._pump.check_waiters()
-        self._future: asyncio.Future[Difference] = self._pump.loop.create_future()
-        self._pump.readings.setdefault(self._topic, set()).add(self)
-        self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
+        self._serving.check_waiters()
+        self._future: asyncio.Future[Difference] = self._serving.loop.create_future()
+        self._serving.readings.setdefault(self._topic, set()).add(self)
+        self._alarm = self._serving.alarms.at(self._serving.engine.now() + wait_ms, self._time_up)
         return self._future
 
     def look_again(self) -> None:
         """Something happened on the topic: answer if there is something to read now."""
-        if self._pump.engine.state.by_id.get(self._topic.id) is not self._topic:
+        if self._serving.engine.state.by_id.get(self._topic.id) is not self._topic:
             self.refuse(
                 NotFound(
                     f"topic {self._command.topic!r} was deleted", code="topic_not_found", topic=self._command.topic
@@ -77,23 +77,23 @@ class ReadWaiter:
     def stop(self) -> None:
         """Wait no more."""
         self._alarm.cancel()
-        readings = self._pump.readings.get(self._topic)
+        readings = self._serving.readings.get(self._topic)
         if readings is not None:
             readings.discard(self)
             if not readings:
-                del self._pump.readings[self._topic]
+                del self._serving.readings[self._topic]
 
 
 class Reading(Pending[Difference]):
     """What a read found, or will find. Cancelling or dropping it ends its wait."""
 
-    def __init__(self, pump: Pump, waiter: ReadWaiter, *, wait_ms: int) -> None:
+    def __init__(self, serving: ServingLoop, waiter: ReadWaiter, *, wait_ms: int) -> None:
         found = waiter.found
         waits = wait_ms and not found.records and found.tombstone is None
         self._waiter = waiter
         self._future = waiter.start(wait_ms) if waits else None
-        super().__init__(pump.loop)
-        pump.settle()
+        super().__init__(serving.loop)
+        serving.settle()
 
     async def _finish(self) -> Difference:
         if self._future is None:

@@ -26,13 +26,13 @@ from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 from tenure.errors import Closed, Overloaded, TenureError
 
-__all__ = ["Pump"]
+__all__ = ["ServingLoop"]
 
 T = TypeVar("T")
 S = TypeVar("S", Settled, Extended)
 
 
-class Pump:
+class ServingLoop:
     """The moving parts around one engine, on one event loop."""
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:

@@ -11,7 +11,7 @@ from tenure.core.lifecycle import Lifecycle, expired, translate
 from tenure.core.topic import Topic
 
 if TYPE_CHECKING:
-    from tenure.broker.serving.loop import Pump
+    from tenure.broker.serving.loop import ServingLoop
 
 __all__ = ["Publisher"]
 
@@ -19,34 +19,34 @@ __all__ = ["Publisher"]
 class Publisher:
     """The subscriptions of a broker; the engine reports to it only while there are any."""
 
-    def __init__(self, pump: Pump) -> None:
-        self._pump = pump
+    def __init__(self, serving: ServingLoop) -> None:
+        self._serving = serving
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self, topic: str | None) -> Subscription:
         """Follow the life of jobs, of one topic or of all."""
-        rows_max = self._pump.engine.settings.subscriber_events_max
+        rows_max = self._serving.engine.settings.subscriber_events_max
         subscription = Subscription(topic, rows_max=rows_max, on_close=self._unsubscribe)
         if not self._subscriptions:
-            self._pump.follow(self._publish)
+            self._serving.follow(self._publish)
         self._subscriptions.append(subscription)
         return subscription
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
         if not self._subscriptions:
-            self._pump.unfollow(self._publish)
+            self._serving.unfollow(self._publish)
 
     def _publish(self, event: Event) -> None:
-        self._pump.tell_ended()
-        row = translate(self._pump.engine.state, event)
+        self._serving.tell_ended()
+        row = translate(self._serving.engine.state, event)
         if row is not None:
             self._offer(row)
 
     def expire(self, topic: Topic, ended: Ended) -> None:
         """A lease ran out."""
         if self._subscriptions:
-            self._offer(expired(self._pump.engine.state, topic, ended))
+            self._offer(expired(self._serving.engine.state, topic, ended))
 
     def _offer(self, row: Lifecycle) -> None:
         for subscription in self._subscriptions:

@@ -26,7 +26,7 @@ from tenure.core.ranges import count, each
 from tenure.core.topic import Topic
 
 if TYPE_CHECKING:
-    from tenure.broker.serving.loop import Pump
+    from tenure.broker.serving.loop import ServingLoop
 
 __all__ = ["StreamLeases"]
 
@@ -45,19 +45,19 @@ class _Lent:
 class StreamLeases:
     """The work streams of a broker, ``by_node``, and which of them was given which lease."""
 
-    def __init__(self, pump: Pump) -> None:
-        self._pump = pump
+    def __init__(self, serving: ServingLoop) -> None:
+        self._serving = serving
         self.by_node: dict[str, list[WorkStream]] = {}
         self._lent: dict[int, _Lent] = {}
 
     def open(self, topic: Topic, claim: Claim) -> WorkStream:
         """Return a stream that stands in no line yet."""
         check_node(claim.node)
-        max_count = clamp_claim(claim.max_count, self._pump.engine.settings)
+        max_count = clamp_claim(claim.max_count, self._serving.engine.settings)
         lease_ms = None if claim.lease_ms is None else clamp_lease(claim.lease_ms)
         stream = WorkStream(self, topic, replace(claim, max_count=max_count, lease_ms=lease_ms))
         if not self.by_node:
-            self._pump.follow(self._observe)
+            self._serving.follow(self._observe)
         self.by_node.setdefault(stream.node, []).append(stream)
         return stream
 
@@ -80,7 +80,7 @@ class StreamLeases:
 
     def _hear(self, stream: WorkStream) -> None:
         stream.hear()
-        self._pump.coordinator.wake(stream.topic, stream)
+        self._serving.coordinator.wake(stream.topic, stream)
 
     # What is held
 
@@ -97,13 +97,13 @@ class StreamLeases:
                 leaves, is_sign = True, False
             case _:
                 return
-        topic = self._pump.engine.state.by_id.get(event.topic)
+        topic = self._serving.engine.state.by_id.get(event.topic)
         if topic is None or topic.queue is None:
             return
-        self._pump.engine.state.pass_time(
+        self._serving.engine.state.pass_time(
             topic, event.at
         )  # as the fold will: what runs out by then is not settled by it
-        self._pump.tell_ended()
+        self._serving.tell_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
             stream = self._lent[number].stream
             if leaves:
@@ -137,7 +137,7 @@ class StreamLeases:
             del self._lent[number]
             lent.stream.leases.discard(number)
         lent.stream.held_count -= job_count
-        self._pump.coordinator.wake(lent.stream.topic, lent.stream)
+        self._serving.coordinator.wake(lent.stream.topic, lent.stream)
 
     # For the streams
 
@@ -149,21 +149,21 @@ class StreamLeases:
 
     def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
-        engine = self._pump.engine
+        engine = self._serving.engine
         claim = still_held(engine.state, answer.reply, engine.now())
-        self._pump.tell_ended()
+        self._serving.tell_ended()
         if claim is answer.reply:
             return answer
         return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """The claim, once it may be handed out."""
-        return self._pump.answer_claim(answer)
+        return self._serving.answer_claim(answer)
 
     def wake(self, stream: WorkStream) -> None:
         """A stream may want something again."""
-        self._pump.coordinator.wake(stream.topic, stream)
-        self._pump.settle()
+        self._serving.coordinator.wake(stream.topic, stream)
+        self._serving.settle()
 
     def end(self, stream: WorkStream, numbers: list[int] | None) -> None:
         """A stream is over: give back these leases, or all that it has."""
@@ -176,9 +176,9 @@ class StreamLeases:
         if not streams:
             del self.by_node[stream.node]
         if not self.by_node:
-            self._pump.unfollow(self._observe)
-        self._pump.coordinator.remove(stream.topic, stream)
-        self._pump.release(stream.topic, mine if numbers is None else numbers)
+            self._serving.unfollow(self._observe)
+        self._serving.coordinator.remove(stream.topic, stream)
+        self._serving.release(stream.topic, mine if numbers is None else numbers)
 
 
 def _pairs(runs: list[int]) -> Iterable[tuple[int, int]]:

@@ -15,7 +15,7 @@ from tenure.core.topic import Topic
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
-    from tenure.broker.serving.loop import Pump
+    from tenure.broker.serving.loop import ServingLoop
 
 __all__ = ["ClaimWaiter", "Waiting"]
 
@@ -23,26 +23,26 @@ __all__ = ["ClaimWaiter", "Waiting"]
 class ClaimWaiter:
     """A taker that wants one claim, and stands in line until it comes or its time is up."""
 
-    def __init__(self, pump: Pump, topic: Topic, claim: Claim) -> None:
-        settings = pump.engine.settings
+    def __init__(self, serving: ServingLoop, topic: Topic, claim: Claim) -> None:
+        settings = serving.engine.settings
         check_claim(claim, settings)
-        pump.check_waiters()
-        self._pump = pump
+        serving.check_waiters()
+        self._serving = serving
         self._topic = topic
         self._max_count = clamp_claim(claim.max_count, settings)
         self._alarm: Alarm | None = None
         self.claim = claim
-        self.future: asyncio.Future[Answer[Grant]] = pump.loop.create_future()
+        self.future: asyncio.Future[Answer[Grant]] = serving.loop.create_future()
 
     def start(self, wait_ms: int) -> None:
         """Get in line, and wait that long if nothing is there yet."""
-        coordinator = self._pump.coordinator
+        coordinator = self._serving.coordinator
         coordinator.add(self._topic, self)
         coordinator.serve(self._topic)
         if self.future.done():
             return
         if wait_ms:
-            self._alarm = self._pump.alarms.at(self._pump.engine.now() + wait_ms, self._time_up)
+            self._alarm = self._serving.alarms.at(self._serving.engine.now() + wait_ms, self._time_up)
         else:
             self._time_up()
 
@@ -68,18 +68,18 @@ class ClaimWaiter:
         """The last moment: take what is there, if only an empty hand or the reason why."""
         if self.future.done():
             return
-        self._pump.coordinator.remove(self._topic, self)
+        self._serving.coordinator.remove(self._topic, self)
         try:
-            self.give(self._pump.claim(self._topic, self.claim))
+            self.give(self._serving.claim(self._topic, self.claim))
         except TenureError as error:
             self.refuse(error)
 
     def abandon(self) -> None:
         """The caller is gone: wait no more, and give back what was handed over meanwhile."""
         self._cancel_alarm()
-        self._pump.coordinator.remove(self._topic, self)
+        self._serving.coordinator.remove(self._topic, self)
         if not self.future.cancel() and not self.future.cancelled() and self.future.exception() is None:
-            self._pump.give_back(self.future.result().reply)
+            self._serving.give_back(self.future.result().reply)
 
 
 class Waiting(Pending[Grant]):
@@ -87,12 +87,12 @@ class Waiting(Pending[Grant]):
     what it got.
     """
 
-    def __init__(self, pump: Pump, waiter: ClaimWaiter, *, wait_ms: int) -> None:
-        self._pump = pump
+    def __init__(self, serving: ServingLoop, waiter: ClaimWaiter, *, wait_ms: int) -> None:
+        self._serving = serving
         self._waiter = waiter
         waiter.start(wait_ms)
-        super().__init__(pump.loop)
-        pump.settle()
+        super().__init__(serving.loop)
+        serving.settle()
 
     async def _finish(self) -> Grant:
         try:
@@ -100,7 +100,7 @@ class Waiting(Pending[Grant]):
         except BaseException:
             self._waiter.abandon()
             raise
-        return await self._pump.answer_claim(answer)
+        return await self._serving.answer_claim(answer)
 
     def _abandon(self) -> None:
         self._waiter.abandon()

@@ -9,7 +9,7 @@ from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt
 
 __all__ = ["FetchHandle"]
@@ -41,7 +41,7 @@ class FetchHandle:
                 code="batch_too_large",
                 seq=descriptor.seq,
             )
-        patient = Patient(Metered(self._store, self.metrics), settings)
+        patient = RetryingStore(Metered(self._store, self.metrics), settings)
         try:
             data = await patient.get(descriptor.location, settings.batch_bytes_max)
         except ObjectMissing:

@@ -10,10 +10,10 @@ from tenure.buffer.manifest.format import State
 from tenure.buffer.manifest.journal import Journal
 from tenure.errors import LeaseLost, TenureError
 
-__all__ = ["Sweep"]
+__all__ = ["BackgroundCollector"]
 
 
-class Sweep:
+class BackgroundCollector:
     """One pass at a time on a consumer's journal; ``guard`` raises LeaseLost once it must not go on."""
 
     def __init__(self, journal: Journal, guard: Callable[[State], None], *, wanted: bool) -> None:

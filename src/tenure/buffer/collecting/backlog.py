@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 from tenure.buffer.manifest.keys import BATCH
 from tenure.buffer.store.interface import ObjectInfo
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 
 __all__ = ["Backlog"]
 
@@ -24,7 +24,7 @@ _LISTED_MS_MAX = 600_000
 class Backlog:
     """Up to ``objects_max`` of the oldest objects below ``data/``, in order of name."""
 
-    def __init__(self, patient: Patient, *, objects_max: int) -> None:
+    def __init__(self, patient: RetryingStore, *, objects_max: int) -> None:
         self._patient = patient
         self._objects_max = objects_max
         self._batches: deque[ObjectInfo] = deque()

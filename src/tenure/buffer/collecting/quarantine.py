@@ -14,7 +14,7 @@ from tenure.buffer.manifest.keys import QUARANTINE, quarantine_key
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, NotFound
 
 __all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
@@ -71,7 +71,7 @@ async def quarantine(
 
 async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
     """Which batches from ``low`` to ``high``, both included, the group has given up."""
-    patient = Patient(Metered(store, BufferMetrics()), settings)
+    patient = RetryingStore(Metered(store, BufferMetrics()), settings)
     found = set[int]()
     async with aclosing(patient.listed("quarantine/", f"quarantine/{low:020}")) as listed:
         async for info in listed:

@@ -8,7 +8,7 @@ from tenure.buffer.manifest.format import FORMAT, Delta, Genesis, Marker, State,
 from tenure.buffer.manifest.keys import MARKER, delta_key, fresh_id
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectExists, OutcomeUnknown, StoreRefused
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict, Corrupt
 
 __all__ = ["create_buffer", "find_buffer", "probe"]
@@ -16,7 +16,7 @@ __all__ = ["create_buffer", "find_buffer", "probe"]
 _MARKER_BYTES_MAX = 64 * 1024
 
 
-async def probe(patient: Patient) -> None:
+async def probe(patient: RetryingStore) -> None:
     """Create the same key twice: a store that lets the second one through would lose commits, and is refused."""
     key = f"probe/{secrets.token_hex(16)}"
     try:
@@ -39,7 +39,7 @@ async def probe(patient: Patient) -> None:
         await patient.delete([key])
 
 
-async def find_buffer(patient: Patient, settings: BufferSettings) -> Marker | None:
+async def find_buffer(patient: RetryingStore, settings: BufferSettings) -> Marker | None:
     """The buffer under the prefix, or None where the prefix is empty.
 
     Raises Corrupt where batches are left without a manifest, and Conflict where the prefix holds something else.
@@ -71,7 +71,7 @@ async def find_buffer(patient: Patient, settings: BufferSettings) -> Marker | No
     return None
 
 
-async def create_buffer(patient: Patient, settings: BufferSettings, *, writer: str, ts_ms: int) -> Marker:
+async def create_buffer(patient: RetryingStore, settings: BufferSettings, *, writer: str, ts_ms: int) -> Marker:
     """Create the first delta, then the marker; of two that try at once, one buffer comes to be."""
     delta = Delta(
         format=FORMAT,
@@ -89,6 +89,6 @@ async def create_buffer(patient: Patient, settings: BufferSettings, *, writer: s
     return await _mark(patient, decode(Delta, theirs, delta_key(0)).buffer)
 
 
-async def _mark(patient: Patient, buffer: str) -> Marker:
+async def _mark(patient: RetryingStore, buffer: str) -> Marker:
     await patient.create(MARKER, encode(Marker(FORMAT, buffer)))
     return decode(Marker, await patient.get(MARKER, _MARKER_BYTES_MAX), MARKER)

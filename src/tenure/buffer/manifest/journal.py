@@ -21,7 +21,7 @@ from tenure.buffer.manifest.upkeep import Upkeep
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore, open_store
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import Clock, SystemClock
 from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
 
@@ -47,7 +47,7 @@ class Journal:
         self.metrics = BufferMetrics(started_ms=self.clock.wall_ms())
         inner = open_store(store) if isinstance(store, str) else store
         self.store = Metered(inner, self.metrics)
-        self.patient = Patient(self.store, self.settings)
+        self.patient = RetryingStore(self.store, self.settings)
         self.id = fresh_id(self.clock.wall_ms())
         self.upkeep = Upkeep(self.patient, self.settings, self.metrics)
         self._lock = asyncio.Lock()

@@ -13,10 +13,10 @@ from tenure.buffer.manifest.keys import PLAN, plan_key
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Overloaded, TenureError
 
-__all__ = ["Cuts"]
+__all__ = ["RangePlans"]
 
 log = logging.getLogger("tenure.buffer")
 
@@ -24,11 +24,11 @@ _CUT_BYTES_MAX = 64 * 1024
 _ATTEMPTS_MAX = 8
 
 
-class Cuts:
+class RangePlans:
     """The cuts of one group of one buffer."""
 
     def __init__(self, store: ObjectStore, buffer: str, *, group: str, settings: BufferSettings) -> None:
-        self._patient = Patient(Metered(store, BufferMetrics()), settings)
+        self._patient = RetryingStore(Metered(store, BufferMetrics()), settings)
         self._buffer = buffer
         self._group = group
 

@@ -25,7 +25,7 @@ from tenure.buffer.manifest.format import (
 from tenure.buffer.manifest.keys import CHECKPOINT, checkpoint_key, run_key
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, TenureError
 
 __all__ = ["Upkeep", "run_of"]
@@ -48,7 +48,7 @@ def run_of(state: State, count: int) -> tuple[Run, bytes]:
 class Upkeep:
     """Writes what is due beside the commits, and gives the next commit the operations that tell of it."""
 
-    def __init__(self, patient: Patient, settings: BufferSettings, metrics: BufferMetrics) -> None:
+    def __init__(self, patient: RetryingStore, settings: BufferSettings, metrics: BufferMetrics) -> None:
         self._patient = patient
         self._settings = settings
         self._metrics = metrics

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
-from tenure.buffer.collecting.background import Sweep
+from tenure.buffer.collecting.background import BackgroundCollector
 from tenure.buffer.collecting.quarantine import record_quarantine
 from tenure.buffer.manifest import decide
 from tenure.buffer.manifest.catalog import Catalog
@@ -71,7 +71,7 @@ class Consumer:
         self._settings = self._journal.settings
         self._catalog = Catalog(self._journal)
         self._fetcher = self.fetch_handle()
-        self._sweep = Sweep(self._journal, self._fence, wanted=collect)
+        self._sweep = BackgroundCollector(self._journal, self._fence, wanted=collect)
         self._resume, self._create = last_acked, create
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
         self._durable = 0  # the same, as the manifest sees it

@@ -6,7 +6,7 @@
     StoreRefused     a Denied: keys, permissions, names. Repeating cannot help
 
 Reading, heading, listing and deleting may always be repeated, ``put_new`` of the same bytes too. ``ObjectExists`` alone
-proves nothing about what is stored: ``Patient.create`` reads the key. A store does not retry by itself.
+proves nothing about what is stored: ``RetryingStore.create`` reads the key. A store does not retry by itself.
 """
 
 from __future__ import annotations

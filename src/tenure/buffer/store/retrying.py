@@ -12,12 +12,12 @@ from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
 from tenure.errors import Conflict, Invalid
 
-__all__ = ["Patient"]
+__all__ = ["RetryingStore"]
 
 T = TypeVar("T")
 
 
-class Patient:
+class RetryingStore:
     """A store whose reads, deletes and creates are repeated while their outcome is unknown."""
 
     def __init__(self, store: Metered, settings: BufferSettings) -> None:

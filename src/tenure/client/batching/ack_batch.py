@@ -12,7 +12,7 @@ from tenure.client.batching.gather import own
 from tenure.client.replies import Extended, Settled
 from tenure.errors import Indeterminate, LeaseLost
 
-__all__ = ["ACK", "Ack", "Extend", "Kind", "Lot", "Nack", "Settling", "send_lot"]
+__all__ = ["ACK", "Ack", "AckBatch", "Extend", "Kind", "Nack", "Settling", "send_lot"]
 
 
 class Settling(Protocol):
@@ -51,7 +51,7 @@ Kind = Ack | Nack | Extend
 ACK: Final = Ack()
 
 
-class Lot(dict[int, "tuple[str, asyncio.Future[Any]]"]):
+class AckBatch(dict[int, "tuple[str, asyncio.Future[Any]]"]):
     """The jobs of one request, by seq, each with its lease and who waits for its outcome; no seq is in it twice. It is
     empty once every caller has an outcome.
     """
@@ -77,7 +77,7 @@ class Lot(dict[int, "tuple[str, asyncio.Future[Any]]"]):
         self.clear()
 
 
-async def send_lot(client: Settling, topic: str, *, node: str | None, kind: Kind, lot: Lot) -> Settled | Extended:
+async def send_lot(client: Settling, topic: str, *, node: str | None, kind: Kind, lot: AckBatch) -> Settled | Extended:
     """One request for all of a lot; returns what was answered."""
     seqs, fences = list(lot), [lease_id for lease_id, _ in lot.values()]
     # One lease fences all of its jobs: less to write and to read.

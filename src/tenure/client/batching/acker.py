@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Unpack
 
-from tenure.client.batching.ack_batch import ACK, Extend, Kind, Lot, Nack, Settling, send_lot
+from tenure.client.batching.ack_batch import ACK, AckBatch, Extend, Kind, Nack, Settling, send_lot
 from tenure.client.batching.settings import AckerOptions, AckerSettings
 from tenure.client.closing import AsyncClosing
 from tenure.core.names import check_topic_name
@@ -58,10 +58,10 @@ class Acker(AsyncClosing):
         self._node = node
         self._loop = asyncio.get_running_loop()
         # A kind stands here while it has something to send or in flight, and in the line unless it is in flight.
-        self._lots: dict[Kind, deque[Lot]] = {}
+        self._lots: dict[Kind, deque[AckBatch]] = {}
         self._line: deque[Kind] = deque()
-        self._flying: dict[asyncio.Task[None], Lot] = {}
-        self._open: Lot | None = None  # where the next plain ack goes
+        self._flying: dict[asyncio.Task[None], AckBatch] = {}
+        self._open: AckBatch | None = None  # where the next plain ack goes
         self._pending_count = 0
         self._woken = False
         self._idle = asyncio.Event()
@@ -158,7 +158,7 @@ class Acker(AsyncClosing):
             self._line.append(kind)
             self._idle.clear()
         if not lots or seq in lots[-1] or len(lots[-1]) >= self.settings.batch_seqs_max:
-            lots.append(Lot())
+            lots.append(AckBatch())
         if kind is ACK:
             self._open = lots[-1]
         self._pending_count += 1
@@ -186,7 +186,7 @@ class Acker(AsyncClosing):
 
     # Sending
 
-    async def _send(self, kind: Kind, lot: Lot) -> None:
+    async def _send(self, kind: Kind, lot: AckBatch) -> None:
         self.sent_count += 1
         try:
             answer = await send_lot(self._client, self.topic, node=self._node, kind=kind, lot=lot)
@@ -212,7 +212,7 @@ class Acker(AsyncClosing):
             self._forget(kind)
         self._wake()
 
-    def _fail(self, lot: Lot, error: Exception) -> None:
+    def _fail(self, lot: AckBatch, error: Exception) -> None:
         self._pending_count -= len(lot)
         lot.fail(error)
 

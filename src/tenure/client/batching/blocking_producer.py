@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tenure.client.batching.gather import Batch, Gather
+from tenure.client.batching.gather import Batch, Batcher
 from tenure.client.batching.put import Given, Put, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import Closing
@@ -59,7 +59,7 @@ class Producer(Closing):
 
     def after_fork(self) -> None:
         """Begin with nothing pending: what was put before a fork is sent by the parent, whose threads wait for it."""
-        self._gather: Gather[_Gate] = Gather(self.settings, tell=_tell)
+        self._gather: Batcher[_Gate] = Batcher(self.settings, tell=_tell)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         self._led = False

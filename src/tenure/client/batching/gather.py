@@ -19,14 +19,14 @@ from tenure.client.plan.encode import RecordText
 from tenure.client.replies import Produced
 from tenure.errors import Invalid, TenureError
 
-__all__ = ["Batch", "Gather", "own"]
+__all__ = ["Batch", "Batcher", "own"]
 
 W = TypeVar("W")
 _SENT = RecordText()
 Batch = list[Put[W]]
 
 
-class Gather(Generic[W]):
+class Batcher(Generic[W]):
     """Puts in the order of their callers, made into batches. Not safe for threads: the driver locks.
 
     ``tell`` is called with every put that has its outcome, unless its caller gave up.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tenure.client.batching.gather import Batch, Gather
+from tenure.client.batching.gather import Batch, Batcher
 from tenure.client.batching.put import Put, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import AsyncClosing
@@ -71,7 +71,7 @@ class AsyncProducer(AsyncClosing):
         """Requests so far."""
         self._client = client
         self._config = (config or careful_queue(self.topic)) if self.settings.create else None
-        self._gather: Gather[_Waiter] = Gather(self.settings, tell=_tell)
+        self._gather: Batcher[_Waiter] = Batcher(self.settings, tell=_tell)
         self._sender: asyncio.Task[None] | None = None
         self._landed = asyncio.Event()
         self._full: asyncio.Future[None] | None = None

@@ -157,7 +157,7 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
             topic.queue.uniques_by_seq[seq] = key
         for seq, deliveries in zip(extra.deliveries[::2], extra.deliveries[1::2], strict=True):
             topic.queue.deliveries[seq] = deliveries
-            topic.queue.seasoned_max = seq
+            topic.queue.redelivered_max = seq
     if extra.key is not None:
         _remember_key(state, topic, event, extra.key)
     if extra.client is not None:

@@ -17,7 +17,7 @@ from tenure.buffer.blocking import Consumer
 from tenure.buffer.collecting.quarantine import quarantined
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.manifest.range_plans import Cuts
+from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore, open_store
@@ -112,7 +112,7 @@ class Plan:
         self._settings = settings or BufferSettings()
         self._store = store = open_store(url) if isinstance(url, str) else url
         self._consumer = _opened(store, last_committed, group=group, settings=self._settings)
-        self._cuts = Cuts(store, self.buffer_id, group=group, settings=self._settings)
+        self._cuts = RangePlans(store, self.buffer_id, group=group, settings=self._settings)
         self._cut_at: int | None = None
         # Right behind the table's last one, also where batches that were given up lie between: a commit must follow it.
         self._begin = self.next_seq if last_committed is None else last_committed + 1

@@ -17,7 +17,7 @@ from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import FOOTER_BYTES_MAX
 from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Invalid
 from tenure.spark.reader.settings import ReaderSettings
 
@@ -44,7 +44,7 @@ def read_footers(
 
 class _Footers:
     def __init__(self, store: ObjectStore, settings: ReaderSettings) -> None:
-        self._patient = Patient(Metered(store, BufferMetrics()), settings.buffer)
+        self._patient = RetryingStore(Metered(store, BufferMetrics()), settings.buffer)
         self._settings = settings
         self._bytes = 0
 

@@ -37,7 +37,7 @@ def read_range(
     parts: int | None = None,
     settings: ReaderSettings | None = None,
 ) -> DataFrame:
-    """The rows of a range, with the columns of ``tenure.spark.reader.columns.RAW``; as ``RangeReader(…).read(planned)``."""
+    """Return the rows of a range with the columns of ``reader.columns.RAW``; as ``RangeReader(…).read(planned)``."""
     return RangeReader(spark, url, reader=reader, parts=parts, settings=settings).read(planned)
 
 

@@ -17,7 +17,7 @@ from tenure.buffer.manifest.keys import quarantine_key
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import open_store
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
 from tenure.spark.reader.columns import to_arrow
@@ -73,5 +73,5 @@ def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -
     background().run(_patient(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
 
 
-def _patient(url: str) -> Patient:
-    return Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())
+def _patient(url: str) -> RetryingStore:
+    return RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())

@@ -19,7 +19,7 @@ from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectInfo, ObjectMissing, open_store
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt
 from tenure.spark.topic.record import Batch, Chunk, Record, StagedFile, dump_record, load_record
 
@@ -36,7 +36,7 @@ class Staging:
     """
 
     def __init__(self, url: str) -> None:
-        self._patient = Patient(Metered(open_store(url), BufferMetrics()), BufferSettings())
+        self._patient = RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())
 
     # Rows
 

@@ -1,4 +1,4 @@
-"""`Side`: who keeps the jobs of a task, as the runtime sees it. The broker is one, a Redis with timers another.
+"""`Backend`: who keeps the jobs of a task, as the runtime sees it. The broker is one, a Redis with timers another.
 
 A side says where jobs come from, and how they are extended and settled. Slots, handlers, policies, heartbeats, the
 repeating of verdicts and the drain are the same over all of them, and know none.
@@ -14,10 +14,10 @@ from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.source import Feed, Source
 
-__all__ = ["Side"]
+__all__ = ["Backend"]
 
 
-class Side(Protocol):
+class Backend(Protocol):
     """The jobs of one queue, or the timers of one topic."""
 
     @property

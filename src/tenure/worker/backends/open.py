@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.backends.queue import QueueSide
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.link import Link
@@ -27,7 +27,7 @@ __all__ = ["Keeper", "opened_keepers"]
 class Keeper(msgspec.Struct, frozen=True):
     """One of them, with the tasks whose jobs it keeps. ``client`` is for the schedule, which a broker alone keeps."""
 
-    posts: list[tuple[Handler[Any], Side]]
+    posts: list[tuple[Handler[Any], Backend]]
     client: AsyncClient | None = None
 
 

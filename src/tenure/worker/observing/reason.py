@@ -12,7 +12,7 @@ __all__ = ["REASON_BYTES_MAX", "bounded", "reason_of"]
 REASON_BYTES_MAX: Final = 1_024
 """What a broker takes with a nack."""
 _CUT: Final = "…"
-_HERE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_HERE: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 # An environment may lie within the user's own directory, so libraries are told by where they are installed.
 _LIBRARIES: Final = tuple(
     {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}

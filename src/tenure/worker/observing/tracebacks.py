@@ -8,10 +8,19 @@ from typing import Final
 
 __all__ = ["exc_info_of", "users_traceback"]
 
-_HERE: Final = os.path.dirname(__file__)
+_HERE: Final = os.path.dirname(os.path.dirname(__file__))
 _AROUND: Final = frozenset(
-    os.path.join(_HERE, f"{name}.py")
-    for name in ("child", "children", "executors", "handler", "handling", "hooks", "middleware", "time_limit")
+    os.path.join(_HERE, *name.split("/"))
+    for name in (
+        "processes/child.py",
+        "processes/children.py",
+        "processes/executors.py",
+        "runtime/handler.py",
+        "runtime/delivery.py",
+        "runtime/time_limit.py",
+        "hooks.py",
+        "middleware.py",
+    )
 )
 """The modules between the worker and a handler. Other frames of ours stay: a put that fails in a handler is news."""
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from tenure.errors import Invalid, NotFound, TenureError
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.context import Context
 from tenure.worker.middleware import Middleware, around_handler
 from tenure.worker.observing.tracebacks import exc_info_of
@@ -49,7 +49,7 @@ class Handling:
         self,
         task: Handler[Any],
         *,
-        side: Side,
+        side: Backend,
         timing: Timing,
         executor: Executor,
         settle: Settle,
@@ -160,7 +160,7 @@ class Handling:
         return told(self._middlewares, ctx, verdict)
 
 
-async def failures_of(job: HeldJob, side: Side, *, retries: int) -> int | None:
+async def failures_of(job: HeldJob, side: Backend, *, retries: int) -> int | None:
     """Return how often a job has failed by now, None where it is gone.
 
     Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the

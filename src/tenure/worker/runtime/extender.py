@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.timing import Timing
 
@@ -22,7 +22,7 @@ __all__ = ["Extender"]
 class Extender:
     """The extends of one task's jobs, whose lease is ``lease_ms``."""
 
-    def __init__(self, side: Side, *, lease_ms: int, timing: Timing) -> None:
+    def __init__(self, side: Backend, *, lease_ms: int, timing: Timing) -> None:
         self._side = side
         self._lease_ms = lease_ms
         self._timing = timing

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from tenure.errors import NotFound, TenureError
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.runtime.extender import Extender
 from tenure.worker.runtime.job import HeldJob
@@ -35,7 +35,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        side: Side,
+        side: Backend,
         queue: str,
         *,
         lease_ms: int,

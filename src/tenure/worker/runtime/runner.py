@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.middleware import Middleware
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
@@ -46,7 +46,7 @@ class Runner:
         self,
         task: Handler[Any],
         *,
-        side: Side,
+        side: Backend,
         timing: Timing,
         settings: WorkerSettings,
         stats: QueueStats,

@@ -17,7 +17,7 @@ import msgspec
 
 from tenure.backoff import backoff_ms
 from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded, TenureError
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import HELD_MAX
 from tenure.worker.runtime.job import HeldJob
@@ -47,7 +47,7 @@ class Settler:
 
     def __init__(
         self,
-        side: Side,
+        side: Backend,
         queue: str,
         *,
         timing: Timing,

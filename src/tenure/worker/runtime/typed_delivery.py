@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.context import Context
 from tenure.worker.middleware import Middleware
 from tenure.worker.runtime.delivery import Executor, Handling, Settle, failures_of, told
@@ -34,7 +34,7 @@ class TypedHandling:
         queue: TypedQueue,
         handlings: dict[Handler[Any], Handling],
         *,
-        side: Side,
+        side: Backend,
         middlewares: Sequence[Middleware],
     ) -> None:
         self._queue = queue
@@ -73,7 +73,7 @@ class TypedHandling:
 def handling_for(
     task: Handler[Any],
     *,
-    side: Side,
+    side: Backend,
     timing: Timing,
     executor: Executor,
     settle: Settle,

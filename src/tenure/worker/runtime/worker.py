@@ -22,7 +22,7 @@ import uvloop
 from tenure.backoff import backoff_ms
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 from tenure.worker.app import App
-from tenure.worker.backends.backend import Side
+from tenure.worker.backends.backend import Backend
 from tenure.worker.backends.open import Keeper, opened_keepers
 from tenure.worker.observing.health import LoopHealth
 from tenure.worker.observing.status_page import StatusPage
@@ -72,7 +72,7 @@ class Worker:
         self._push = push
         self._metrics_port = metrics_port
         self._metrics_host = metrics_host
-        self._sides: dict[str, Side] = {}
+        self._sides: dict[str, Backend] = {}
         self._is_started = False
         unknown = sorted(set(queues or ()) - set(app.handlers))
         if unknown:
@@ -168,7 +168,7 @@ class Worker:
             for queue, periodic in self.app.periodics.items()
         }
 
-    async def _serve(self, task: Handler[Any], side: Side, schedule: PeriodicLoop | None) -> None:
+    async def _serve(self, task: Handler[Any], side: Backend, schedule: PeriodicLoop | None) -> None:
         """Work at one task, as soon as its queue can be had.
 
         None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its
@@ -185,7 +185,7 @@ class Worker:
         finally:
             await asyncio.gather(*map(end, ticking))
 
-    async def _declare(self, task: Handler[Any], side: Side) -> None:
+    async def _declare(self, task: Handler[Any], side: Backend) -> None:
         """Make the queue what it has to be, however long it takes to reach it."""
         failures = 0
         while True:
@@ -197,7 +197,7 @@ class Worker:
             min_ms, max_ms = self._settings.reconnect_min_ms, self._settings.reconnect_max_ms
             await self._timing.sleep_ms(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms))
 
-    def _runner(self, task: Handler[Any], side: Side) -> Runner:
+    def _runner(self, task: Handler[Any], side: Backend) -> Runner:
         return Runner(
             task,
             side=side,

@@ -20,7 +20,7 @@ import msgspec
 from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectInfo, ObjectMissing, ObjectStore
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Invalid, Overloaded
 from tenure.spark.sinks.files.lines import Line, Mark, decode, encode, mark_line
 
@@ -65,7 +65,7 @@ class FileLog:
 
     def __init__(self, store: ObjectStore, table: str, *, settings: BufferSettings | None = None) -> None:
         self._settings = settings or BufferSettings()
-        self.patient = Patient(Metered(store, BufferMetrics()), self._settings)
+        self.patient = RetryingStore(Metered(store, BufferMetrics()), self._settings)
         self._table = table
 
     async def read(self) -> LogState:

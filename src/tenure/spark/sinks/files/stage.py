@@ -15,7 +15,7 @@ import secrets
 import shutil
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.store.retrying import Patient
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.spark.sinks.files.lines import Line, file_line
 from tenure.spark.sinks.files.log import LogState
 from tenure.spark.sinks.places import Place
@@ -30,7 +30,7 @@ _ATTEMPT = re.compile(r"[0-9]+-([0-9]+)-[0-9a-f]{16}")
 class Stage:
     """The attempts at one sink's commits of one buffer."""
 
-    def __init__(self, place: Place, patient: Patient, commit: Commit) -> None:
+    def __init__(self, place: Place, patient: RetryingStore, commit: Commit) -> None:
         self._place, self._patient, self._commit = place, patient, commit
         slot = hashlib.sha256(f"{commit.buffer}/{commit.sink}".encode()).hexdigest()[:16]
         self._slot = f"{_STAGING}{slot}/"
