@@ -123,7 +123,7 @@ def test_a_driver_that_lost_the_race_stores_nothing(
 ):
     """The winner commits the same range while the loser, which has asked for the marker, collects its rows."""
     make(tmp_path).write(rows(spark, 0, 0), commit(0, 0))
-    module = f"tenure.spark.sinks.small_{'delta' if make is delta else 'iceberg'}"
+    module = f"tenure.spark.sinks.{'delta' if make is delta else 'iceberg'}.small"
 
     def overtaken(frame: DataFrame, **bounds: int) -> pa.Table:
         monkeypatch.undo()
