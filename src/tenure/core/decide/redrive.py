@@ -11,6 +11,7 @@ from tenure.contract import provenance, replies
 from tenure.contract.commands import Reaches, Redrive
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
+from tenure.contract.selection import Selection
 from tenure.core.decide.copies import append_copies
 from tenure.core.decide.decision import Decided, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap
@@ -20,7 +21,7 @@ from tenure.core.level import LEVELS, Level
 from tenure.core.names import check_reason, shown
 from tenure.core.ranges import to_runs
 from tenure.core.state import State
-from tenure.core.tag_match import Match, parse_match
+from tenure.core.tag_match import parse_match
 from tenure.core.topic import Topic
 from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded
@@ -58,20 +59,10 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
 class _Wanted(NamedTuple):
     """Which dead letters a redrive is about, how many at most, and whether they start to count again."""
 
-    match: Match | None
-    seqs: set[int] | None
-    reason_like: str | None
+    letters: Selection
     reaches: Reaches | None
     limit: int
     reset: bool
-
-    def takes(self, seq: int, tag: str | None, reason: str) -> bool:
-        """Return whether this one is wanted."""
-        if self.seqs is not None and seq not in self.seqs:
-            return False
-        if self.match is not None and not self.match.matches(tag):
-            return False
-        return self.reason_like is None or self.reason_like in reason
 
 
 def _wanted(command: Redrive, settings: Settings) -> _Wanted:
@@ -83,14 +74,12 @@ def _wanted(command: Redrive, settings: Settings) -> _Wanted:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     if command.reason_like is not None:
         check_reason(command.reason_like, bytes_max=settings.reason_bytes_max)
-    return _Wanted(
-        parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None,
-        set(seqs) if seqs is not None else None,
-        command.reason_like,
-        command.reaches,
-        limit,
-        command.reset_deliveries,
+    letters = Selection(
+        match=parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None,
+        seqs=set(seqs) if seqs is not None else None,
+        reason_like=command.reason_like,
     )
+    return _Wanted(letters, command.reaches, limit, command.reset_deliveries)
 
 
 def _unpark(
@@ -99,8 +88,8 @@ def _unpark(
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
-        record = payloads.sift(topic, [seq, 1])[0] if wanted.match is not None else []
-        if wanted.takes(seq, record[0].tag if record else None, reason):
+        record = payloads.sift(topic, [seq, 1])[0] if wanted.letters.match is not None else []
+        if wanted.letters.takes(seq, record[0].tag if record else None, reason):
             seqs.append(seq)
         if len(seqs) == wanted.limit:
             break
@@ -150,7 +139,7 @@ def _send_back(
     held = topic.queue.in_flight if topic.queue is not None else {}
     level, moved, targets = Level.NOW, list[int](), set[str]()
     for letter, origin in _letters(topic, payloads):
-        if letter.seq in held or not wanted.takes(letter.seq, letter.tag, origin.reason):
+        if letter.seq in held or not wanted.letters.takes(letter.seq, letter.tag, origin.reason):
             continue
         target = to or origin.topic
         if target == topic.name:
