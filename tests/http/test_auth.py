@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
+from tenure.core.level import Level
 from tenure.errors import Denied, Invalid
 from tenure.http.api.app import App, Call, Route
 from tenure.http.api.auth import Gatekeeper, check_name, visible

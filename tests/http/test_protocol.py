@@ -12,7 +12,8 @@ import httpx
 import msgspec
 import pytest
 
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
+from tenure.core.level import Level
 from tenure.errors import Indeterminate
 from tenure.http.server import serve
 from tenure.http.wire.limits import WireLimits

@@ -99,6 +99,25 @@ async def test_one_who_is_refused_too_often_waits_and_others_at_the_same_address
 
 
 @on_both_loops
+async def test_a_refusal_that_had_to_wait_for_its_turn_on_the_connection_is_held_back_too():
+    async with serving(pipeline_max=1, **HELD) as (server, bench), await Peer.connect(server) as bad:
+        await bad.send(post(b"/poll", b"first") + post(b"/refused"))
+        await bench.started.wait()
+        debt(server)
+        bench.release.set()
+        assert (await bad.reply()).body == b"first"
+        answer = asyncio.create_task(bad.reply())
+        async with await Peer.connect(server) as good:
+            for number in range(20):
+                await good.send(post(body=b"%d" % number))
+                assert (await good.reply()).body == b"%d" % number
+        assert not answer.done()
+        drained = asyncio.create_task(server.drain(30))
+        assert (await answer).status == 401
+        assert await drained
+
+
+@on_both_loops
 async def test_over_http_2_nothing_more_is_started_for_one_who_is_refused_too_often():
     async with (
         serving(**HELD) as (server, bench),

@@ -8,9 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tenure.core.level import Level
-
-__all__ = ["Answer", "Gate", "Level"]
+__all__ = ["Answer", "Gate"]
 
 T = TypeVar("T")
 

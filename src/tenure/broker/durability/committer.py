@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
-from tenure.broker.answer import Level
 from tenure.broker.durability.inline_sync import InlineSync
 from tenure.broker.engine import Engine
+from tenure.core.level import Level
 from tenure.errors import Indeterminate, TenureError
 from tenure.log.interface import Sync
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
 from tenure.broker.engine import Engine, Listener
 from tenure.broker.serving.alarms import Alarms
@@ -22,6 +22,7 @@ from tenure.contract.commands import Claim
 from tenure.contract.replies import Extended, Grant, Settled
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
+from tenure.core.level import Level
 from tenure.core.topic import Topic
 from tenure.core.values import check_whole
 from tenure.errors import Closed, Overloaded, TenureError

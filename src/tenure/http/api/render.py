@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.broker.answer import Answer, Level
+from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
+from tenure.core.level import Level
 from tenure.http.wire.message import Request, Response
 
 __all__ = ["Stopwatch", "encode", "performance", "record", "reply"]

@@ -172,7 +172,7 @@ class Pipeline:
         self._flushing = True
         exchanges = self._exchanges
         while True:
-            while exchanges and not self.streaming and not self.over:
+            while exchanges and not (self.streaming or self.over or self.held_back):
                 response = exchanges[0].response
                 if response is None:
                     break
