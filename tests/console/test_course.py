@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console
@@ -59,15 +60,22 @@ def play_to_the_end(console: Console) -> None:
     expect(scene).to_have_attribute("data-state", "done")
 
 
-def scratch(client: httpx.Client) -> list[str]:
+def all_scratch(client: httpx.Client) -> list[str]:
     found = client.get("/v0/topics", params={"prefix": "scratch."}).raise_for_status().json()["topics"]
     return [topic["topic"] for topic in found]
 
 
-def expect_no_scratch(client: httpx.Client) -> None:
+@pytest.fixture
+def scratch(client: httpx.Client) -> Callable[[], list[str]]:
+    """The scratch queues of this test: tabs of others share the server, and a tab that is killed leaves its own."""
+    before = set(all_scratch(client))
+    return lambda: [name for name in all_scratch(client) if name not in before]
+
+
+def expect_no_scratch(scratch: Callable[[], list[str]]) -> None:
     """The page deletes behind our back: waited for."""
     end = time.monotonic() + PATIENCE_S
-    while left := scratch(client):
+    while left := scratch():
         assert time.monotonic() < end, left
 
 
@@ -76,23 +84,25 @@ def job(client: httpx.Client, topic: str, seq: int) -> Any:
 
 
 def test_the_first_seven_scenes_play_to_their_end_and_leave_nothing(
-    make_console: Callable[..., Console], server: Running, client: httpx.Client
+    make_console: Callable[..., Console], server: Running, scratch: Callable[[], list[str]]
 ):
     console = make_console(server.url, reduced_motion="reduce")
     for scene in SCENES:
         enter(console, scene)
-        assert scratch(client), scene
+        assert scratch(), scene
         play_to_the_end(console)
         expect(console.page.locator(".takeaway")).to_be_visible()
     console.page.goto(f"{console.url}/#/course")
     expect(console.page.locator(".scene-card")).to_have_count(14)
     expect(console.page.locator(".scene-card .played")).to_have_count(len(SCENES))
-    expect_no_scratch(client)
+    expect_no_scratch(scratch)
 
 
-def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(console: Console, client: httpx.Client):
+def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(
+    console: Console, client: httpx.Client, scratch: Callable[[], list[str]]
+):
     enter(console, "ack")
-    (topic,) = scratch(client)
+    (topic,) = scratch()
     step(console, "Produce three jobs")
     step(console, "Claim as w1")
     expect(console.cell(1)).to_have_attribute("data-node", "w1")
@@ -157,10 +167,11 @@ def test_the_strip_of_a_scene_is_in_the_middle_with_the_producer_above_the_worke
     assert console.page.evaluate("window.witnessed.chips") == [], "whoever wants no motion gets none"
 
 
-def test_a_scene_says_so_where_the_broker_did_something_else(console: Console, client: httpx.Client):
-    before = set(scratch(client))  # a page that was left a moment ago may still be at deleting its own
+def test_a_scene_says_so_where_the_broker_did_something_else(
+    console: Console, client: httpx.Client, scratch: Callable[[], list[str]]
+):
     enter(console, "ack")
-    (topic,) = set(scratch(client)) - before
+    (topic,) = scratch()
     step(console, "Produce three jobs")
     client.post(f"/v0/topics/{topic}/claim", json={"node": "a-stranger"}).raise_for_status()
     console.button("Claim as w1").click()
@@ -170,27 +181,27 @@ def test_a_scene_says_so_where_the_broker_did_something_else(console: Console, c
     console.button("Start over").click()
     expect(console.page.locator(".scene")).to_have_attribute("data-state", "waiting")
     step(console, "Produce three jobs")
-    assert topic not in scratch(client)
+    assert topic not in scratch()
 
 
 def test_a_tab_that_goes_away_takes_its_queues_along_and_a_dead_ones_are_swept(
-    console: Console, make_console: Callable[..., Console], client: httpx.Client
+    console: Console, make_console: Callable[..., Console], client: httpx.Client, scratch: Callable[[], list[str]]
 ):
     abandoned = "scratch.ack.jobs.kf000000-abcdef"
     for name in (abandoned, "scratch.mine"):
         client.put(f"/v0/topics/{name}", json={"type": "queue"}).raise_for_status()
     enter(console, "nack")
-    (fresh,) = (name for name in scratch(client) if name.startswith("scratch.nack."))
+    (fresh,) = (name for name in scratch() if name.startswith("scratch.nack."))
     other = make_console(console.url)
     other.page.goto(f"{other.url}/#/course")
     expect(other.page.locator(".scene-card")).to_have_count(14)
     end = time.monotonic() + PATIENCE_S
-    while abandoned in scratch(client):
+    while abandoned in scratch():
         assert time.monotonic() < end
-    assert sorted(scratch(client)) == ["scratch.mine", fresh]
+    assert sorted(scratch()) == ["scratch.mine", fresh]
     console.page.goto("about:blank")
     client.delete("/v0/topics/scratch.mine").raise_for_status()
-    expect_no_scratch(client)
+    expect_no_scratch(scratch)
 
 
 def test_queues_of_a_scene_are_not_among_the_queues(
@@ -227,4 +238,4 @@ def test_a_key_without_the_scopes_is_told_which_and_gets_the_words(
         console.page.reload()
         expect(told).to_contain_text("lacks the scope admin and delete.")
         with guarded.client(headers={"authorization": "Bearer reader"}) as client:
-            assert scratch(client) == []
+            assert all_scratch(client) == []

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.conftest import Console
 from tests.console.test_modules import run
-from tests.http.serving import Running
+from tests.http.serving import Running, serving
 
 SCENES = ["dead-letter", "visibility", "prefetch", "ordering", "fan-out", "meters", "canvas"]
 GONE = """async (prefix) => {
@@ -22,6 +22,19 @@ KNOBS = {
     **{"arrivalPerS": 10, "processingMs": 100, "p99Ms": 400, "workers": 2, "prefetch": 1, "leaseMs": 30_000},
     **{"maxDeliveries": 5, "failedShare": 0, "deadLetter": True, "durability": "disk", "syncMs": 5},
 }
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of its own: a tab of another module that is killed leaves its queues on the one they share."""
+    with serving(tmp_path_factory.mktemp("course") / "data", "--test-clock") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
