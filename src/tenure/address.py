@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["Address", "headers_of", "parse_address"]

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.config import DURATION_MS_MAX
-from tenure.core.names import shown
+from tenure.contract.config import DURATION_MS_MAX
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["Duration", "Rate", "ms_of", "rate_of"]

@@ -13,8 +13,8 @@ from tenure.broker.records import Frame
 from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, Event, TopicDeleted, decode
 from tenure.core.fold import fold
-from tenure.core.ranges import each
-from tenure.core.state import State
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
 from tenure.log import FileLog
 from tenure.log.frame import HEADER_BYTES, KIND_FIRST, unpack_header
 from tenure.log.segment import HEAD_BYTES, segment_name, segment_numbers

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from tenure import Broker, Record
 from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
-from tenure.core.snapshot import dump_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint
 from tenure.log.interface import Sync
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock

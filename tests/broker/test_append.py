@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure import Broker, Conflict, Invalid, Overloaded, Record, Settings
-from tenure.core.client_marks import MARK_KEPT_MS
+from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn

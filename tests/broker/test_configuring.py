@@ -10,8 +10,8 @@ from tenure import Broker, Record, Settings
 from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
 from tenure.broker.salvage.rebuild import rebuild
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import dump_checkpoint
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import dump_checkpoint
 from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock

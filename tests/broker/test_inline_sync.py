@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tenure import Broker, Settings
-from tenure.broker.durability.inline_sync import InlineSync
+from tenure.broker.durability.committer import InlineSync
 from tenure.testing import SimDisk
 from tests.broker.support import make_queue
 

@@ -11,7 +11,7 @@ import pytest
 from tenure import Broker
 from tenure.contract.records import Stored
 from tenure.core.events import KINDS
-from tenure.core.ranges import each
+from tenure.core.state.ranges import each
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenure import Broker, Record
 from tenure.broker.observing.meters import _sampled
 from tenure.broker.observing.metrics import Histogram
-from tenure.core.ranges import each
+from tenure.core.state.ranges import each
 from tenure.testing.clock import ManualClock
 from tests.broker.support import make_queue, turn
 

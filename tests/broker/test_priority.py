@@ -8,8 +8,8 @@ import pytest
 
 from tenure import Broker, Overloaded, Settings
 from tenure.broker.serving.topic_turns import Turns
-from tenure.core.config import TopicConfig
-from tenure.core.topic import Topic
+from tenure.contract.config import TopicConfig
+from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
 from tests.broker.support import GatedLog, make_queue, start, turn
 from tests.core.steps import count_steps

@@ -16,9 +16,9 @@ from tenure.broker.engine import Engine
 from tenure.broker.salvage.rebuild import rebuild
 from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, DeadLettered, Event, Redriven, TopicCarried, TopicPut
-from tenure.core.frame_index import spots
-from tenure.core.invariants import invariants
-from tenure.core.ranges import each as each_seq
+from tenure.core.state.frame_index import spots
+from tenure.core.state.invariants import invariants
+from tenure.core.state.ranges import each as each_seq
 from tenure.errors import Conflict, Corrupt
 from tenure.log import FileLog, checkpoint
 from tenure.log.damage.defects import Problem

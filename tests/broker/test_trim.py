@@ -12,9 +12,9 @@ from tenure.broker.engine import Engine
 from tenure.broker.observing.pins import Pin
 from tenure.broker.records import Reader
 from tenure.contract.records import Stored
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import dump_state, dump_topic
-from tenure.core.state import State
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import dump_state, dump_topic
+from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, make_queue, numbers, read, reopen, tagged

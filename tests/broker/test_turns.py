@@ -12,7 +12,7 @@ from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.waiting_line import Line
 from tenure.contract.commands import Claim
 from tenure.core.claim import LETTERS_MAX
-from tenure.core.topic import Topic
+from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
 from tests.broker.support import make_queue, numbers, start, turn
 

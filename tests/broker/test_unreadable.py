@@ -18,8 +18,8 @@ from tenure.broker.engine import Engine
 from tenure.broker.records import Reader
 from tenure.broker.salvage.rebuild import rebuild
 from tenure.core.events import Carried, Event, Evicted
-from tenure.core.frame_index import find
-from tenure.core.invariants import invariants
+from tenure.core.state.frame_index import find
+from tenure.core.state.invariants import invariants
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 from tenure.log.memory import MemoryLog
 from tenure.log.segment import segment_name

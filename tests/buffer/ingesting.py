@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from tenure.buffer import Batch, BufferSettings, Consumer, Producer
 from tenure.buffer.ingest.delta import ArrowDeltaSink
-from tenure.buffer.ingest.ingest import Ingest
-from tenure.buffer.ingest.settings import IngestSettings
+from tenure.buffer.ingest.ingest import Ingest, IngestSettings
 from tenure.buffer.ingest.sink import Commit, Written
 from tenure.buffer.ingest.sqlite import SqliteSink
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tenure.buffer import Batch, Consumer, Descriptor, FetchHandle, stat
-from tenure.buffer.ingest.ingest import Ingest
-from tenure.buffer.ingest.settings import IngestSettings
+from tenure.buffer.ingest.ingest import Ingest, IngestSettings
 from tenure.buffer.ingest.sink import Commit, Outcome, Written
 from tenure.errors import Closed, Conflict, Corrupt, Invalid, LeaseLost, Overloaded
 from tests.buffer.ingesting import FEW, delta_rows, delta_sink, fill, sqlite_rows, sqlite_sink, to_table, to_tuples

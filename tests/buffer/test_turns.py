@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tenure.buffer.writing.caller_turns import Turns
+from tenure.buffer.writing.budget import Turns
 from tenure.testing import ManualClock
 
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tenure.cli.commands.queue_options import FIELDS
-from tenure.core.config import DEFAULTS, as_dict
+from tenure.contract.config import DEFAULTS, as_dict
 from tests.cli.conftest import COMMAND, Remote, surroundings
 from tests.http.serving import Running
 

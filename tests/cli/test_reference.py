@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from tenure import Broker, Settings, errors
-from tenure.core.config import TopicConfig
+from tenure.contract.config import TopicConfig
 from tenure.core.events import KINDS
 from tenure.export.rows import Exported
 from tenure.log import frame, segment

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.client.client import AsyncClient
 from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields, careful_queue
-from tenure.core.config import DEFAULTS, as_dict
+from tenure.contract.config import DEFAULTS, as_dict
 from tenure.errors import Invalid
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire

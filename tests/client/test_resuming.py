@@ -11,9 +11,8 @@ from tenure import NotFound, Overloaded
 from tenure.client import CaughtUp, ClientSettings, Gap, Response, WireError
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Open, Plan, Read, Send, Sleep
-from tenure.client.streams.events import Events
 from tenure.client.streams.resuming import Resuming
-from tenure.client.streams.watch import Watch
+from tenure.client.streams.watch import Events, Watch
 from tenure.client.streams.work import Work
 
 Word = bytes | WireError | float

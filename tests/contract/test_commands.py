@@ -10,8 +10,8 @@ import pytest
 from tenure.client.config import ConfigFields, PatchFields
 from tenure.contract import commands
 from tenure.contract.commands import Ack, Claim, Command
-from tenure.contract.config import ConfigBody, PatchBody
-from tenure.core.config import TopicConfig
+from tenure.contract.config import TopicConfig
+from tenure.contract.config_body import ConfigBody, PatchBody
 from tenure.core.decide.table import DECIDES
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.contract.config import Backoff
 from tenure.contract.fields import FACTOR_MAX
-from tenure.core.backoff import Backoff, delay_ms
+from tenure.core.backoff import delay_ms
 
 HUNDRED_YEARS_MS = 100 * 365 * 86_400_000
 BACKOFFS = st.builds(

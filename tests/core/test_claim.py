@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.contract.config import TopicConfig
 from tenure.core.claim import ack_holes, choose, claimable_count, next_ready, ready_count
-from tenure.core.config import TopicConfig
-from tenure.core.queue import Queue
-from tenure.core.ranges import each
-from tenure.core.topic import Topic
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded
 
 HEAD = 40

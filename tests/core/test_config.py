@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core import config as configs
-from tenure.core.config import DEFAULTS, Backoff, TopicConfig, as_dict, bounded, parse_config, shared
+from tenure.contract import config as configs
+from tenure.contract.config import DEFAULTS, Backoff, TopicConfig, as_dict, bounded, parse_config, shared
 from tenure.errors import Conflict, Invalid
 
 WHOLE = ("cap_records", "cap_bytes", "max_deliveries", "max_ack_holes", "max_in_flight")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.config import DEFAULTS, Backoff, TopicConfig, as_dict
-from tenure.core.config_patch import patch_config
+from tenure.contract.config import DEFAULTS, Backoff, TopicConfig, as_dict, patch_config
 from tenure.errors import Conflict, Invalid
 
 STORED = TopicConfig(

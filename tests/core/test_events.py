@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tenure.core.config import DEFAULTS
+from tenure.contract.config import DEFAULTS
 from tenure.core.events import (
     KINDS,
     Acked,

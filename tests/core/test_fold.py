@@ -11,8 +11,8 @@ from tenure import Record, Settings, TenureError
 from tenure.broker.engine import Engine
 from tenure.core.events import KINDS, Carried, StateCarried, TopicCarried, decode
 from tenure.core.fold import fold
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
-from tenure.core.state import State
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.kit import run

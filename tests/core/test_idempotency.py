@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core import idempotency
-from tenure.core.idempotency import KeyEntry, KeyWindow, digest_key, digest_payload
+from tenure.core.state import idempotency
+from tenure.core.state.idempotency import KeyEntry, KeyWindow, digest_key, digest_payload
 from tenure.errors import Corrupt
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.client_marks import ClientMarks, Mark
-from tenure.core.config import DEFAULTS
+from tenure.contract.config import DEFAULTS
 from tenure.core.events import Appended, AppendExtra
 from tenure.core.fold import fold
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.client_marks import ClientMarks, Mark
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core import names
+from tenure.contract import names
 from tenure.errors import Invalid
 
 CHECKS: list[Callable[[object], str]] = [

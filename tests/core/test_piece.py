@@ -7,8 +7,18 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.frame_index import Piece, ShortPiece, Spot, WidePiece, add_frame, cut, find, replace_frames, spots
-from tenure.core.state import State
+from tenure.core.state.frame_index import (
+    Piece,
+    ShortPiece,
+    Spot,
+    WidePiece,
+    add_frame,
+    cut,
+    find,
+    replace_frames,
+    spots,
+)
+from tenure.core.state.state import State
 
 
 def make(frames: list[Spot]) -> list[Piece]:

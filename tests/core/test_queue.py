@@ -7,11 +7,11 @@ from time import perf_counter
 
 import pytest
 
-from tenure.core import queue as queue_module
-from tenure.core.backoff import Backoff
-from tenure.core.lease import Delivery, Ended, Lease, weight_bytes
-from tenure.core.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Queue
-from tenure.core.ranges import count, each
+from tenure.contract.config import Backoff
+from tenure.core.state import queue as queue_module
+from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
+from tenure.core.state.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Queue
+from tenure.core.state.ranges import count, each
 from tests.core.steps import count_steps
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from tenure.core import ranges
+from tenure.core.state import ranges
 
 SMALL = st.integers(min_value=0, max_value=400)
 SEQS = st.lists(SMALL, max_size=120)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.router import Router, find_cycle
+from tenure.core.state.router import Router, find_cycle
 from tenure.core.tag_match import Match
 
 TOPICS = "abcdef"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.contract.leases import lease_id, parse_lease_id
-from tenure.core.config import TopicConfig
-from tenure.core.lease import Lease
-from tenure.core.queue import Queue
-from tenure.core.settle import sift
-from tenure.core.topic import Topic
+from tenure.contract.config import TopicConfig
+from tenure.contract.records import lease_id, parse_lease_id
+from tenure.core.decide.settle import sift
+from tenure.core.state.lease import Lease
+from tenure.core.state.queue import Queue
+from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
-from tenure.core import queue as queue_module
-from tenure.core.invariants import invariants
-from tenure.core.lease import Ended
-from tenure.core.snapshot import (
+from tenure.core.state import queue as queue_module
+from tenure.core.state.invariants import invariants
+from tenure.core.state.lease import Ended
+from tenure.core.state.snapshot import (
     dump_checkpoint,
     dump_state,
     dump_topic,
@@ -18,7 +18,7 @@ from tenure.core.snapshot import (
     load_state,
     load_topic,
 )
-from tenure.core.state import State
+from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.core.steps import count_steps

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core import tags
-from tenure.core.tags import TagIndex
+from tenure.core.state import tags
+from tenure.core.state.tags import TagIndex
 from tenure.errors import Corrupt
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from tenure.core import topic as topic_module
-from tenure.core.config import DEFAULTS
-from tenure.core.ranges import each
-from tenure.core.topic import Topic
+from tenure.contract.config import DEFAULTS
+from tenure.core.state import topic as topic_module
+from tenure.core.state.ranges import each
+from tenure.core.state.topic import Topic
 
 HEAD = 60
 

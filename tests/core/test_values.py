@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.values import check_flag, check_seqs, check_whole
+from tenure.contract.values import check_flag, check_seqs, check_whole
 from tenure.errors import Invalid
 
 

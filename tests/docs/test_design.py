@@ -45,6 +45,8 @@ def test_a_design_note_names_only_files_and_modules_that_exist(note: Path):
 
 
 def test_a_file_and_a_module_that_are_gone_are_found():
-    text = "`core/topic.py`, `broker/engine`, `tenure.testing`; but `core/gone.py`, `broker/gone`, `tenure.gone.it`"
+    text = (
+        "`core/state/topic.py`, `broker/engine`, `tenure.testing`; but `core/gone.py`, `broker/gone`, `tenure.gone.it`"
+    )
     assert missing_files(text) == ["core/gone.py"]
     assert missing_modules(text) == ["broker/gone", "gone/it"]

@@ -9,7 +9,7 @@ import pytest
 
 from tenure import Broker
 from tenure.core.lifecycle import Lifecycle
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock

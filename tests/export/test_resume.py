@@ -6,8 +6,8 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.export.intents import Intent
-from tenure.export.place import Place
 from tenure.export.resume import Cursor, cursor_of
+from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 from tenure.log.interface import Position
 

@@ -13,8 +13,8 @@ from tenure import Broker
 from tenure.broker.durability import trim
 from tenure.core.events import Appended, DeadLettered, decode
 from tenure.core.fold import fold
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
-from tenure.core.state import State
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
 from tenure.errors import Closed, Conflict, Corrupt, LeaseLost, NotFound
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk

@@ -20,9 +20,9 @@ from tenure.broker.engine import Engine
 from tenure.contract.replies import Grant
 from tenure.core import events
 from tenure.core.fold import fold
-from tenure.core.ranges import each
-from tenure.core.snapshot import dump_state, dump_topic
-from tenure.core.state import State
+from tenure.core.state.ranges import each
+from tenure.core.state.snapshot import dump_state, dump_topic
+from tenure.core.state.state import State
 from tenure.errors import Overloaded
 from tenure.log import FileLog, checkpoint
 from tenure.settings import Settings

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tenure import Broker, TenureError
-from tenure.core.snapshot import dump_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint
 from tenure.http.api.app import App, error_response
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.http.exposure import exposed
-from tenure.http.service import Service
+from tenure.http.service import Service, exposed
 from tenure.http.settings import ServerSettings
 
 

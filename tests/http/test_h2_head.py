@@ -14,7 +14,7 @@ from hyperframe.frame import ContinuationFrame, HeadersFrame
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tenure.http.wire.http2.head import BadHead, check_head, check_trailers
+from tenure.http.wire.http2.frame_meter import BadHead, check_head, check_trailers
 from tenure.http.wire.http2.protocol import Http2Protocol
 from tests.http.test_h2 import Peer2, _head
 from tests.http.wire_support import eventually, serving

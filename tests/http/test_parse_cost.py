@@ -14,7 +14,7 @@ import pytest
 
 from tenure.contract.bodies import DiffBody, WatchBody
 from tenure.contract.commands import Ack, Claim, DeleteRecords, Nack, RedriveFields, RouterFields
-from tenure.contract.config import ConfigBody
+from tenure.contract.config_body import ConfigBody
 from tenure.core.paging import after_number
 from tenure.core.tag_match import parse_match
 from tenure.errors import TenureError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.http.server import Server
-from tenure.http.wire.http2.out_queue import OutQueue
+from tenure.http.wire.http2.stream import OutQueue
 from tenure.http.wire.limits import WireLimits
 from tenure.http.wire.unsent import Unsent
 from tests.http.test_h2 import Peer2

@@ -21,13 +21,13 @@ from tenure.core.decide.forward import forward
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import Appended, Event, Opened
 from tenure.core.fold import fold
-from tenure.core.invariants import invariants
-from tenure.core.ranges import each
 from tenure.core.records import ends_of, slice_blob, unpack
-from tenure.core.router import Router
-from tenure.core.snapshot import dump_checkpoint
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.invariants import invariants
+from tenure.core.state.ranges import each
+from tenure.core.state.router import Router
+from tenure.core.state.snapshot import dump_checkpoint
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 from tenure.testing.clock import ManualClock
 

@@ -17,8 +17,8 @@ from tenure.core.decide.evict import evict_over_ttl as over_ttl
 from tenure.core.decide.forward import forward as forwarding
 from tenure.core.decide.holding import release as releasing
 from tenure.core.level import Level
-from tenure.core.router import Router
-from tenure.core.topic import Topic
+from tenure.core.state.router import Router
+from tenure.core.state.topic import Topic
 
 
 def produce(

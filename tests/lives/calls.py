@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.broker.serving.streams import WorkStream
+from tenure.contract.config import TopicConfig
 from tenure.contract.replies import Difference, Grant, Produced
-from tenure.core.config import TopicConfig
 from tenure.errors import Corrupt, Indeterminate, TenureError
 from tests.lives.anomaly import Anomaly
 from tests.lives.witness import Witness

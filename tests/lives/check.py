@@ -8,10 +8,10 @@ from tenure.broker.durability.trim import trim_due
 from tenure.broker.engine import Engine
 from tenure.broker.serving.streams import WorkStream
 from tenure.core.claim import choose
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded
 from tenure.log import checkpoint
 from tenure.log.interface import Position

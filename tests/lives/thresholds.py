@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from tenure.core.topic import Topic
+from tenure.core.state.topic import Topic
 from tenure.settings import Settings
 
 __all__ = ["random_settings", "small_thresholds"]
 
 #: Where a threshold is a constant of a module, it is lowered for as long as lives run.
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
-    ("tenure.core.queue", "_STALE_MIN", 1),
-    ("tenure.core.queue", "HISTORIES_KEPT", 5),
-    ("tenure.core.queue", "DELIVERIES_KEPT", 2),
-    ("tenure.core.invariants", "HISTORIES_KEPT", 5),
-    ("tenure.core.invariants", "DELIVERIES_KEPT", 2),
+    ("tenure.core.state.queue", "_STALE_MIN", 1),
+    ("tenure.core.state.queue", "HISTORIES_KEPT", 5),
+    ("tenure.core.state.queue", "DELIVERIES_KEPT", 2),
+    ("tenure.core.state.invariants", "HISTORIES_KEPT", 5),
+    ("tenure.core.state.invariants", "DELIVERIES_KEPT", 2),
     ("tenure.core.claim", "LETTERS_MAX", 2),
     ("tenure.core.decide.claim", "LETTERS_MAX", 2),
     ("tenure.core.decide.dead_letters", "LETTERS_MAX", 2),

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from tenure.contract.config import TopicConfig
 from tenure.core import events as e
 from tenure.core.backoff import delay_ms
-from tenure.core.config import TopicConfig
-from tenure.core.ranges import each
 from tenure.core.records import ends_of, slice_blob, unpack
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.log.interface import Log
 from tests.lives.anomaly import Anomaly
 

@@ -20,12 +20,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.core import queue as queue_module
-from tenure.core import topic as topic_module
 from tenure.core.events import decode
 from tenure.core.fold import fold
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import (
+from tenure.core.state import queue as queue_module
+from tenure.core.state import topic as topic_module
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import (
     QueueSnapshot,
     StateSnapshot,
     TopicSnapshot,
@@ -34,7 +34,7 @@ from tenure.core.snapshot import (
     dump_topic,
     load_checkpoint,
 )
-from tenure.core.state import State
+from tenure.core.state.state import State
 from tenure.log import checkpoint
 from tenure.log.interface import Position
 from tenure.log.log import FileLog

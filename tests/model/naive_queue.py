@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenure.core.backoff import Backoff, delay_ms
+from tenure.contract.config import Backoff
+from tenure.core.backoff import delay_ms
 
 
 @dataclass

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tenure import Record
-from tenure.core.frame_index import make_piece
-from tenure.core.invariants import invariants
-from tenure.core.queue import NEVER, Queue
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import make_piece
+from tenure.core.state.invariants import invariants
+from tenure.core.state.queue import NEVER, Queue
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.testing import ManualClock
 from tests.kit import run
 from tests.model.test_replay import open_queue

@@ -13,10 +13,10 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import asdict
 
 from tenure import Record
-from tenure.contract.leases import lease_id
-from tenure.core.queue import Queue
-from tenure.core.ranges import each
-from tenure.core.state import State
+from tenure.contract.records import lease_id
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
 from tenure.errors import Invalid, LeaseLost, Overloaded
 from tests.kit import run
 from tests.model.machine import EngineMachine

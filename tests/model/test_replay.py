@@ -7,9 +7,9 @@ from typing import Any
 from tenure import Record, Settings
 from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
-from tenure.core.state import State
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing import ManualClock
 from tests.kit import run

@@ -9,7 +9,7 @@ import pytest
 from tenure import Settings
 from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.contract.leases import lease_id
+from tenure.contract.records import lease_id
 from tenure.log import checkpoint
 from tenure.log.log import FileLog
 from tenure.testing import History, ManualClock, SimDisk, check_history

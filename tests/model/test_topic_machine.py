@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tenure import Record, Settings
-from tenure.core.idempotency import digest_key
-from tenure.core.ranges import each
 from tenure.core.records import ends_of, pack
-from tenure.core.state import State
+from tenure.core.state.idempotency import digest_key
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
 from tenure.errors import Conflict, NotFound, Overloaded
 from tests.kit import run
 from tests.model.machine import EngineMachine

@@ -13,7 +13,7 @@ import msgspec
 from tenure import Broker, TenureError
 from tenure.broker.serving.streams import Subscription
 from tenure.core.lifecycle import Lifecycle
-from tenure.core.ranges import each
+from tenure.core.state.ranges import each
 from tenure.export.rows import Exported, decode_row, encode_row
 from tenure.testing import ManualClock, memory_broker
 

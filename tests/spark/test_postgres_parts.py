@@ -13,8 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from tenure.errors import Denied, Invalid, Overloaded
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
-from tenure.spark.sinks.postgres.errors import from_a_task, translated
-from tenure.spark.sinks.postgres.sink import PostgresSink
+from tenure.spark.sinks.postgres.sink import PostgresSink, from_a_task, translated
 
 SECRET = "s3cr@t/:x"
 URL = "postgresql://someone:s3cr%40t%2F%3Ax@db.example:5433/orders?sslmode=require"

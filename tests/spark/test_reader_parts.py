@@ -6,7 +6,7 @@ import pytest
 
 from tenure.buffer import Descriptor
 from tenure.spark.jobs.plan import Planned
-from tenure.spark.reader.parts import parts_of
+from tenure.spark.reader.reader import parts_of
 from tenure.spark.reader.settings import ReaderSettings
 
 MIB = 1 << 20

@@ -11,11 +11,10 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.spark.session import session
-from tenure.spark.session.interpreter import interpreter
 from tenure.spark.session.java import Java, find_java, launcher
 from tenure.spark.session.jvm_start import explained
 from tenure.spark.session.scripts import kept_script
-from tenure.spark.session.session import open_session
+from tenure.spark.session.session import interpreter, open_session
 from tenure.spark.sinks.protocol import Needs
 
 REPORTS = """\

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.errors import Invalid
-from tenure.spark.reader.jvm import _keys
-from tenure.spark.reader.perfect_hash import Slots
+from tenure.spark.reader.jvm import Slots, _keys
 
 TWINS = ("01KFK08XHZTDNPP9ZJDFZC0SWN.parquet", "01KC9VETQQM12WB7RQMX1K4V44.parquet")  # of one CRC-32
 

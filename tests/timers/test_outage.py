@@ -12,12 +12,11 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
-from tenure.contract.repeat import Repeat
+from tenure.contract.fields import Repeat
 from tenure.faststream import TimersBroker
 from tenure.timers import Timers, TimersSettings
-from tenure.timers.calling import Caller
+from tenure.timers.calling import Caller, Keys
 from tenure.timers.outage import Outage
-from tenure.timers.scripts import Keys
 from tenure.timers.wire import Command, NoAnswer, NotSent, client_of
 from tests.timers.servers import free_port
 

@@ -10,7 +10,7 @@ import msgspec
 from tenure.client.replies import Delivery, Extended, JobInfo
 from tenure.errors import NotFound, TenureError
 from tenure.testing import ManualClock
-from tenure.testing.timing import ManualTiming
+from tenure.testing.context import ManualTiming
 from tenure.worker.app import App
 from tenure.worker.backends.queue import QueueSide
 from tenure.worker.context import Context

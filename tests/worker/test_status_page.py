@@ -11,9 +11,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from tenure.worker.observing.health import Health, LoopHealth
 from tenure.worker.observing.metrics import Stats
-from tenure.worker.observing.status_page import StatusPage
+from tenure.worker.observing.status_page import Health, LoopHealth, StatusPage
 from tests.worker.serving import MemoryApp, serving
 
 PATIENCE_S = 30

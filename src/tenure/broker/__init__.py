@@ -27,7 +27,7 @@ from tenure.contract.replies import (
 )
 from tenure.contract.share import Share
 from tenure.core.lifecycle import Lifecycle
-from tenure.core.router import Router
+from tenure.core.state.router import Router
 from tenure.core.tag_match import Match
 from tenure.log.recovery import RecoveryReport
 

@@ -49,6 +49,7 @@ from tenure.contract.commands import (
     Redrive,
     Strip,
 )
+from tenure.contract.names import check_node, shown
 from tenure.contract.records import Record, Stored
 from tenure.contract.replies import (
     DeletedRecords,
@@ -62,10 +63,9 @@ from tenure.contract.replies import (
     TopicInfo,
 )
 from tenure.contract.share import Share
+from tenure.contract.values import check_whole
 from tenure.core.decide.table import DECIDES
-from tenure.core.names import check_node, shown
-from tenure.core.router import Router
-from tenure.core.values import check_whole
+from tenure.core.state.router import Router
 from tenure.errors import Invalid, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Closed, Invalid
 from tenure.log.disk import Disk, PosixDisk
 from tenure.log.interface import Log

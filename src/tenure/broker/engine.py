@@ -22,6 +22,7 @@ from tenure.broker.observing.tally import TALLIES
 from tenure.broker.records import Reader
 from tenure.clock import Clock
 from tenure.contract.commands import Command
+from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Redriven
 from tenure.core.decide.decision import Decided, Steps
 from tenure.core.decide.table import DECIDES
@@ -39,11 +40,10 @@ from tenure.core.events import (
     kind_of,
 )
 from tenure.core.fold import FOLDS, fold
-from tenure.core.lease import Ended
-from tenure.core.names import check_topic_name
-from tenure.core.snapshot import dump_checkpoint, dump_state, load_checkpoint
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.lease import Ended
+from tenure.core.state.snapshot import dump_checkpoint, dump_state, load_checkpoint
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Corrupt, Overloaded, TenureError
 from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from tenure.contract.records import Stored
 from tenure.core.events import Appended, Carried, decode
-from tenure.core.frame_index import find
-from tenure.core.ranges import each
 from tenure.core.records import ends_of, unpack
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import find
+from tenure.core.state.ranges import each
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 from tenure.log.interface import Log
 

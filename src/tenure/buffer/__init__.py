@@ -10,8 +10,7 @@ from tenure.buffer.collecting.collector import Collected, Collector
 from tenure.buffer.collecting.quarantine import Quarantined, quarantine
 from tenure.buffer.collecting.retention import Kept, ask_retention, set_retention
 from tenure.buffer.ingest.delta import ArrowDeltaSink
-from tenure.buffer.ingest.ingest import Ingest
-from tenure.buffer.ingest.settings import IngestSettings
+from tenure.buffer.ingest.ingest import Ingest, IngestSettings
 from tenure.buffer.ingest.sink import Commit, Outcome, Sink, Written
 from tenure.buffer.ingest.sqlite import SqliteSink
 from tenure.buffer.inspect import BufferStat, Finding, dump, entries, stat, verify

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tenure.core.ranges import to_runs
+from tenure.core.state.ranges import to_runs
 
 __all__ = ["age", "clean", "count", "runs_shown", "seqs_shown", "short", "size", "spelled", "when"]
 

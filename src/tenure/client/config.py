@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
-from tenure.core.config import DEFAULTS, parse_config
-from tenure.core.config_patch import patch_config
+from tenure.contract.config import DEFAULTS, parse_config, patch_config
 from tenure.errors import Invalid
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from tenure.contract.config import ConfigBody
+from tenure.contract.config_body import ConfigBody
 from tenure.contract.fields import Key, Node, Tag, Time, Whole
 
 __all__ = ["AppendBody", "DiffBody", "RecordBody", "WatchBody", "WatchFrom"]

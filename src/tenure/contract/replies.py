@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.contract.leases import lease_id
-from tenure.contract.records import Stored
+from tenure.contract.records import Stored, lease_id
 
 __all__ = [
     "DeletedRecords",

@@ -8,23 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from tenure.contract.config import Backoff
 
-__all__ = ["Backoff", "delay_ms"]
+__all__ = ["delay_ms"]
 
 _U64_MASK: Final = 2**64 - 1
-
-
-class Backoff(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=True):
-    """Wait ``min_ms`` before the second delivery, ``factor`` times as long before each further one, at most ``max_ms``.
-
-    ``jitter`` spreads each wait over its upper half, so that jobs that failed together do not return together.
-    """
-
-    min_ms: int = 1_000
-    max_ms: int = 3_600_000
-    factor: float = 2.0
-    jitter: bool = True
 
 
 def delay_ms(backoff: Backoff, *, deliveries: int, seq: int) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tenure.core.queue import Queue
-from tenure.core.ranges import each, first_absent, to_runs
-from tenure.core.topic import Topic
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each, first_absent, to_runs
+from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded
 
 __all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "next_ready", "ready_count"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core.config import TopicConfig
+from tenure.contract.config import TopicConfig
 from tenure.core.records import ends_of
 from tenure.errors import Corrupt
 

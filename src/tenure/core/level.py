@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.core.config import TopicConfig
+from tenure.contract.config import TopicConfig
 
 __all__ = ["LEVELS", "Level", "lease_level"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.contract.leases import lease_id
+from tenure.contract.records import lease_id
 from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
-from tenure.core.lease import Ended, Lease
-from tenure.core.queue import Queue
-from tenure.core.ranges import each
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["Lifecycle", "expired", "translate"]
 

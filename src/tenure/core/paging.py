@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from tenure.core.names import shown
-from tenure.core.values import check_whole
+from tenure.contract.names import shown
+from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 from tenure.settings import Settings
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.core.config import PRIORITY_MAX
-from tenure.core.topic import Topic
+from tenure.contract.config import PRIORITY_MAX
+from tenure.core.state.topic import Topic
 
 __all__ = ["AUTO_MAX", "effective_priority", "share_of"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.names import TAG_BYTES_MAX, check_tag, shown
+from tenure.contract.names import TAG_BYTES_MAX, check_tag, shown
 from tenure.errors import Invalid
 
 __all__ = ["Match", "parse_match"]

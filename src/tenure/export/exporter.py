@@ -19,8 +19,8 @@ from tenure.errors import Conflict
 from tenure.export.follower import Step
 from tenure.export.gathering import Gathering
 from tenure.export.intents import Intent, Intents
-from tenure.export.place import Place
 from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
+from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.log.interface import Position

@@ -29,9 +29,8 @@ from tenure.core.events import (
 )
 from tenure.core.fold import fold
 from tenure.core.lifecycle import expired, translate
-from tenure.core.state import State
-from tenure.export.place import Place, first_position
-from tenure.export.rows import TRIMMED_N, encode_row, gap
+from tenure.core.state.state import State
+from tenure.export.rows import TRIMMED_N, Place, encode_row, first_position, gap
 from tenure.log.disk import Disk
 from tenure.log.interface import Position
 from tenure.log.tail import TailBatch, Tailer, TailGap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenure.export.follower import Step
-from tenure.export.place import Place
+from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 
 __all__ = ["Gathering"]

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from tenure.export.place import Place
+from tenure.export.rows import Place
 
 __all__ = ["Intent", "Intents"]
 

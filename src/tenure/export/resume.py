@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from tenure.core.snapshot import dump_checkpoint, load_checkpoint
-from tenure.core.state import State
+from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
 from tenure.errors import Corrupt, NotFound, Overloaded
 from tenure.export.follower import Follower
 from tenure.export.intents import Intent
-from tenure.export.place import Place, first_position
-from tenure.export.rows import gap, history_n
+from tenure.export.rows import Place, first_position, gap, history_n
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.interface import Position, UnknownPosition

@@ -7,13 +7,39 @@ exporter was started anew. So a reader can tell a repeat from news even where tw
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tenure.core.lifecycle import Lifecycle
+from tenure.log.disk import Disk
+from tenure.log.interface import Position
+from tenure.log.segment import HEAD_BYTES, list_heads
 
-__all__ = ["TRIMMED_N", "Exported", "decode_row", "encode_row", "gap", "history_n"]
+__all__ = ["TRIMMED_N", "Exported", "Place", "decode_row", "encode_row", "first_position", "gap", "history_n"]
+
+
+class Place(NamedTuple):
+    """Every row before ``position``, and the first ``rows`` rows of what follows it.
+
+    One batch of the log may give more rows than one call to a buffer takes (a million leases that run out together),
+    so a call may end between two of its rows.
+    """
+
+    position: Position
+    rows: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Compares places of one log."""
+        return self.position.batch, self.rows
+
+
+def first_position(log: Disk) -> Position | None:
+    """The beginning of the oldest segment; None where there is no log."""
+    head = next(iter(list_heads(log)), None)
+    return None if head is None else Position(head.number, HEAD_BYTES, head.first_batch, 0, head.crc)
+
 
 TRIMMED_N: Final = -1
 """The number of a gap that stands for batches which were trimmed: the last of them may have rows that are told."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.errors import Invalid
 
 __all__ = ["InvalidTopic", "check_topic", "full_topic"]

@@ -12,9 +12,10 @@ import asyncio
 import logging
 import os
 import ssl
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -29,17 +30,54 @@ from tenure.http.api.auth import Gatekeeper
 from tenure.http.api.context import Context
 from tenure.http.api.hosts import HostCheck, is_loopback
 from tenure.http.api.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
-from tenure.http.api.logs import log_request
 from tenure.http.api.prometheus import Exposition, Traffic
 from tenure.http.api.shares import Shares
-from tenure.http.exposure import exposed
 from tenure.http.memory import MemoryKeeper
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
 from tenure.http.wire.message import Request
 
-__all__ = ["Service", "load_keys"]
+__all__ = ["Service", "exposed", "load_keys", "log_request"]
+
+_SECRET: Final = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
+"""Others may not read a secret; a group may, because that is how a file of root's is given to a service."""
+_PRIVATE: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def exposed(settings: ServerSettings) -> list[str]:
+    """Return a warning for each file or directory that is there already and open to others, with the cure."""
+    places = (
+        ("the data directory", settings.data, _PRIVATE, "700"),
+        ("the keys file", settings.keys_file, _SECRET, "600"),
+        ("the TLS key", settings.tls_key, _SECRET, "600"),
+    )
+    return [
+        f"other users of this machine can reach {what} {path} (mode {mode:03o}): chmod {cure} it"
+        for what, path, mask, cure in places
+        if path and (mode := _mode(path)) & mask
+    ]
+
+
+def _mode(path: str) -> int:
+    """The permissions of what the path leads to; 0 where it leads to nothing, which whoever opens it reports."""
+    try:
+        return stat.S_IMODE(Path(path).stat().st_mode)
+    except OSError:
+        return 0
+
+
+access = logging.getLogger("tenure.http.access")
+
+
+def log_request(route: Route | None, request: Request, *, status: int) -> None:
+    """One line for a request that was answered; at level debug, because a queue answers many."""
+    if access.isEnabledFor(logging.DEBUG):
+        pattern = route.pattern if route is not None else "-"
+        method = request.method if request.method.isalpha() else "-"
+        about = {"method": method[:16], "route": pattern, "status": status, "ms": round(request.elapsed_ms, 3)}
+        access.debug("request", extra=about)
+
 
 log = logging.getLogger("tenure.server")
 

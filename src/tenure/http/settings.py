@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings

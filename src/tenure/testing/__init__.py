@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from tenure.testing.blocking import BlockingAppTester
     from tenure.testing.checker import HistoryReport, check_history
     from tenure.testing.clock import ManualClock
-    from tenure.testing.context import HandlerContext, make_context
+    from tenure.testing.context import HandlerContext, ManualTiming, make_context
     from tenure.testing.fake_timers import FakeTimers
     from tenure.testing.history import History
-    from tenure.testing.memory import memory_broker
-    from tenure.testing.server import running_server
+    from tenure.testing.server import memory_broker, running_server
     from tenure.testing.simdisk import SimDisk
     from tenure.testing.simstore import Hold, SimStore
-    from tenure.testing.timing import ManualTiming
     from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 __all__ = [
@@ -57,14 +55,14 @@ _MODULES = {
     "Hold": "simstore",
     "LossyWire": "wire",
     "ManualClock": "clock",
-    "ManualTiming": "timing",
+    "ManualTiming": "context",
     "QueuedJob": "app",
     "SimDisk": "simdisk",
     "SimStore": "simstore",
     "ThreadWire": "wire",
     "check_history": "checker",
     "make_context": "context",
-    "memory_broker": "memory",
+    "memory_broker": "server",
     "running_server": "server",
 }
 """Loaded at their first use: a test of the engine alone loads no client, no worker runtime and no server."""

@@ -16,12 +16,12 @@ import msgspec
 
 from tenure.client.client import AsyncClient, Client
 from tenure.contract import provenance
-from tenure.core.config import LEASE_MS_MAX
+from tenure.contract.config import LEASE_MS_MAX
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid, LeaseLost, NotFound
 from tenure.testing.clock import ManualClock
-from tenure.testing.memory import memory_broker
-from tenure.testing.timing import ManualTiming
+from tenure.testing.context import ManualTiming
+from tenure.testing.server import memory_broker
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.backends.backend import Backend

@@ -9,23 +9,61 @@ Once an attempt's outcome is unknown only a success resolves it; whatever ends t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from importlib.resources import files
+from typing import Any, Final, Protocol
 
 import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from tenure.backoff import backoff_ms
-from tenure.contract.repeat import Repeat
+from tenure.contract.fields import Repeat
 from tenure.errors import Indeterminate, Overloaded, TenureError
 from tenure.timers.outage import Outage
 from tenure.timers.refusals import refusal_of
-from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wire import Command, NoAnswer, NotSent, Wire
 
-__all__ = ["Answer", "Caller", "Scripts"]
+__all__ = ["SCRIPTS", "Answer", "Caller", "Keys", "Script", "Scripts"]
+
+_NAMES: Final = (
+    *("schedule", "claim", "commit", "reject", "nack", "extend", "cancel", "cancel_all"),
+    *("head", "stats", "peek", "get", "redrive", "discard"),
+)
+_PARTS: Final = ("due", "leased", "record", "state", "dead", "letter", "ops", "topic")
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One script: its text, and the name under which a server that has seen it knows it."""
+
+    name: str
+    text: bytes
+    sha: bytes
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """What a topic is called in Redis. One hash tag puts all its keys on one node of a cluster."""
+
+    names: tuple[bytes, ...]
+    channel: bytes
+
+    @classmethod
+    def of(cls, prefix: str, topic: str) -> Keys:
+        """The keys of a topic whose name was checked: neither part may hold a brace, which would be another tag."""
+        assert "{" not in prefix + topic
+        stem = f"{prefix}:{{{topic}}}:".encode()
+        return cls(tuple(stem + part.encode() for part in _PARTS), stem + b"wake")
+
+
+def _load(name: str) -> Script:
+    folder = files("tenure.timers") / "lua"
+    text = (folder / "common.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+    return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+SCRIPTS: Final = {name: _load(name) for name in _NAMES}
 
 
 class Answer(msgspec.Struct, frozen=True):

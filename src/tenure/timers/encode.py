@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.core.names import shown
-from tenure.core.values import check_within
+from tenure.contract.names import shown
+from tenure.contract.values import check_within
 from tenure.errors import Invalid
 from tenure.timers.model import At, Delay, NewTimer
 from tenure.timers.settings import TimersSettings

@@ -8,13 +8,12 @@ from typing import Final
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from tenure.contract.repeat import Repeat
-from tenure.core.names import shown
+from tenure.contract.fields import Repeat
+from tenure.contract.names import shown
 from tenure.errors import Invalid
-from tenure.timers.calling import Answer, Caller
+from tenure.timers.calling import Answer, Caller, Keys
 from tenure.timers.cluster import ClusterWire
 from tenure.timers.outage import Outage
-from tenure.timers.scripts import Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wakeup import Wakeup
 from tenure.timers.wire import Command, NoAnswer, NotSent, SingleWire, Wire

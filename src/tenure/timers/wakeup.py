@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from tenure.backoff import backoff_ms
 from tenure.errors import Overloaded
-from tenure.timers.scripts import Keys
+from tenure.timers.calling import Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wire import NotSent, Wire
 

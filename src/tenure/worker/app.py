@@ -15,7 +15,7 @@ import msgspec
 
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.durations import Duration, ms_of
 from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from tenure.contract.config import Backoff
 from tenure.contract.fields import FACTOR_MAX
-from tenure.core.backoff import Backoff, delay_ms
+from tenure.core.backoff import delay_ms
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["Cron", "Every", "Schedule", "due_ticks"]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tenure.errors import Invalid
-from tenure.worker.observing.tracebacks import exc_info_of
+from tenure.worker.observing.reason import exc_info_of
 from tenure.worker.runtime.timing import Timing, within
 
 __all__ = ["Hook", "Hooks", "StartupFailed"]

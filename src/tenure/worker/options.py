@@ -9,9 +9,9 @@ from typing import Final, Literal, TypedDict, TypeVar
 import msgspec
 
 from tenure.client.config import DELIVERIES_MAX, ConfigFields
-from tenure.core.config import LEASE_MS_MAX, LEASE_MS_MIN
-from tenure.core.names import check_topic_name, shown
-from tenure.core.values import check_within
+from tenure.contract.config import LEASE_MS_MAX, LEASE_MS_MIN
+from tenure.contract.names import check_topic_name, shown
+from tenure.contract.values import check_within
 from tenure.durations import Duration, Rate, ms_of, rate_of
 from tenure.errors import Invalid
 from tenure.worker.backoff import BackoffRule, Exponential, Fixed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from tenure.core.names import check_key
+from tenure.contract.names import check_key
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
 from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unknown_options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 from tenure.worker.options import TaskKnobs, TaskOptions
 from tenure.worker.runtime.handler import Handler

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenure.contract.leases import lease_id
+from tenure.contract.records import lease_id
 from tenure.core.events import (
     Acked,
     Appended,
@@ -24,7 +24,7 @@ from tenure.core.events import (
     TopicPut,
     decode,
 )
-from tenure.core.ranges import each
+from tenure.core.state.ranges import each
 from tenure.log.disk import PosixDisk
 from tenure.log.recovery import Scan
 from tenure.log.segment import list_heads

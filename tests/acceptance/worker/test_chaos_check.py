@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.contract.leases import lease_id
+from tenure.contract.records import lease_id
 from tenure.core.events import Acked, Claimed, Event, Extended, Released
 from tests.acceptance.worker.chaos import Noted
 from tests.acceptance.worker.chaos_check import Verdict, judge

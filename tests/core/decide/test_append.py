@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
-from tenure.core.client_marks import MARK_KEPT_MS
+from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.testing.clock import ManualClock
 from tests.broker.support import datas, seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
-from tenure.core.config import DEFAULTS, as_dict
+from tenure.contract.config import DEFAULTS, as_dict
 from tenure.testing.clock import ManualClock
 from tests.broker.support import seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot

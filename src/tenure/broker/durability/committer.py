@@ -13,14 +13,41 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
+from typing import Final
 
-from tenure.broker.durability.inline_sync import InlineSync
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
 from tenure.errors import Indeterminate, TenureError
 from tenure.log.interface import Sync
 
-__all__ = ["Committer"]
+__all__ = ["Committer", "InlineSync"]
+
+_WINDOW: Final = 16
+_SHORT_SHARE: Final = 3 / 4
+_STALL_RATIO: Final = 20
+
+
+class InlineSync:
+    """Watches how long syncs take. ``short_us`` is the longest that counts as short; 0: no sync runs on the loop.
+
+    Most of the last ones must have been short, and none a stall, which is one of twenty times that.
+    """
+
+    def __init__(self, short_us: int) -> None:
+        self._short_us = short_us
+        self._recent: deque[float] = deque(maxlen=_WINDOW)
+
+    def observe(self, took_us: float) -> None:
+        """Note how long the disk has taken for one sync."""
+        self._recent.append(took_us)
+
+    def is_due(self) -> bool:
+        """Whether a small sync may run on the loop now."""
+        short_us, recent = self._short_us, self._recent
+        if len(recent) < _WINDOW or max(recent) > short_us * _STALL_RATIO:
+            return False
+        return sum(took_us <= short_us for took_us in recent) >= _WINDOW * _SHORT_SHARE
+
 
 logger = logging.getLogger("tenure.broker")
 

@@ -19,9 +19,9 @@ from pyroaring import BitMap
 from tenure.broker.engine import Engine
 from tenure.broker.records import Frame
 from tenure.core.events import Carried, TopicCarried
-from tenure.core.frame_index import Piece, Spot
-from tenure.core.snapshot import dump_topic
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import Piece, Spot
+from tenure.core.state.snapshot import dump_topic
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
 __all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "trim_due", "trim_step"]

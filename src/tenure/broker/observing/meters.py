@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from tenure.broker.observing.metrics import Histogram
 from tenure.core.events import Acked, Claimed, Released
-from tenure.core.frame_index import find
-from tenure.core.queue import Queue
-from tenure.core.ranges import count
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import find
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import count
+from tenure.core.state.topic import Topic
 
 __all__ = ["Meters", "QueueMeters"]
 

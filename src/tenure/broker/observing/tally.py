@@ -22,7 +22,7 @@ from tenure.core.events import (
     RouterMoved,
     TopicDeleted,
 )
-from tenure.core.ranges import count, each
+from tenure.core.state.ranges import count, each
 
 if TYPE_CHECKING:
     from tenure.broker.engine import Engine

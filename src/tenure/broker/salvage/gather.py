@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from tenure.core.config import DEFAULTS, TopicConfig
+from tenure.contract.config import DEFAULTS, TopicConfig
 from tenure.core.events import (
     Acked,
     Appended,
@@ -35,12 +35,12 @@ from tenure.core.events import (
 )
 from tenure.core.fold import fold
 from tenure.core.fold.leases import copies_of
-from tenure.core.frame_index import add_frame, replace_frames
-from tenure.core.queue import Queue
-from tenure.core.ranges import each
-from tenure.core.snapshot import load_topic
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import add_frame, replace_frames
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.snapshot import load_topic
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["Remains", "Remnant"]
 

@@ -23,12 +23,12 @@ from tenure.broker.salvage.gather import Remains, Remnant
 from tenure.broker.salvage.report import KeptRouter, KeptTopic, Rebuilt
 from tenure.clock import Clock, SystemClock
 from tenure.core.events import Appended, Carried, StateCarried, TopicCarried, decode
-from tenure.core.frame_index import Spot, spots
-from tenure.core.ranges import gaps_of, runs_of
 from tenure.core.records import unpack
-from tenure.core.snapshot import dump_state, dump_topic
-from tenure.core.tags import TagIndex
-from tenure.core.topic import Topic
+from tenure.core.state.frame_index import Spot, spots
+from tenure.core.state.ranges import gaps_of, runs_of
+from tenure.core.state.snapshot import dump_state, dump_topic
+from tenure.core.state.tags import TagIndex
+from tenure.core.state.topic import Topic
 from tenure.errors import Conflict, Corrupt
 from tenure.log import checkpoint
 from tenure.log.damage.defects import Problem

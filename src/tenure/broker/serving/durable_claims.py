@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from tenure.broker.answer import Answer
 from tenure.broker.serving.alarms import Alarm
 from tenure.broker.serving.pending import Pending
+from tenure.contract.config import LEASE_MS_MAX
 from tenure.contract.replies import Grant
-from tenure.core.config import LEASE_MS_MAX
 from tenure.core.decide.holding import shift_deadline, still_held
 from tenure.core.level import Level
 from tenure.errors import TenureError

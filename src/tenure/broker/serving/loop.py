@@ -20,11 +20,11 @@ from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.topic_turns import Turns
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Extended, Grant, Settled
+from tenure.contract.values import check_whole
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
 from tenure.core.level import Level
-from tenure.core.topic import Topic
-from tenure.core.values import check_whole
+from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Overloaded, TenureError
 
 __all__ = ["ServingLoop"]

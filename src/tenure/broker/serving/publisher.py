@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.serving.streams import Subscription
 from tenure.core.events import Event
-from tenure.core.lease import Ended
 from tenure.core.lifecycle import Lifecycle, expired, translate
-from tenure.core.topic import Topic
+from tenure.core.state.lease import Ended
+from tenure.core.state.topic import Topic
 
 if TYPE_CHECKING:
     from tenure.broker.serving.loop import ServingLoop

@@ -15,15 +15,15 @@ from tenure.broker.answer import Answer
 from tenure.broker.serving.streams import WorkStream
 from tenure.contract import replies
 from tenure.contract.commands import Claim
+from tenure.contract.names import check_node
 from tenure.core.decide.claim import clamp_claim
 from tenure.core.decide.holding import still_held
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
-from tenure.core.lease import Ended
-from tenure.core.names import check_node
-from tenure.core.queue import Queue
-from tenure.core.ranges import count, each
-from tenure.core.topic import Topic
+from tenure.core.state.lease import Ended
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import count, each
+from tenure.core.state.topic import Topic
 
 if TYPE_CHECKING:
     from tenure.broker.serving.loop import ServingLoop

@@ -11,7 +11,7 @@ from tenure.broker.answer import Answer
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.core.lifecycle import Lifecycle
-from tenure.core.topic import Topic
+from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded, TenureError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from tenure.core.priority import effective_priority
-from tenure.core.topic import Topic
+from tenure.core.state.topic import Topic
 
 __all__ = ["Turns"]
 

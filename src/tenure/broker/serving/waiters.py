@@ -11,7 +11,7 @@ from tenure.broker.serving.pending import Pending
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.core.decide.claim import check_claim, clamp_claim
-from tenure.core.topic import Topic
+from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:

@@ -7,21 +7,76 @@ by block, after the mark that says so.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 import msgspec
 
-from tenure.buffer.collecting.backlog import Backlog
 from tenure.buffer.collecting.retention import Kept, acknowledged, first_needed, kept_for
 from tenure.buffer.manifest.format import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.manifest.journal import Journal
-from tenure.buffer.manifest.keys import CHECKPOINT, DELTA, RUN, freed_key, successor
+from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectInfo, ObjectStore
+from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import Clock
+from tenure.errors import LeaseLost, TenureError
 
-__all__ = ["Collected", "Collector"]
+__all__ = ["BackgroundCollector", "Backlog", "Collected", "Collector"]
+
+_LISTED_MS_MAX = 600_000
+"""A listing that is older is made again."""
+
+
+class Backlog:
+    """Up to ``objects_max`` of the oldest objects below ``data/``, in order of name."""
+
+    def __init__(self, patient: RetryingStore, *, objects_max: int) -> None:
+        self._patient = patient
+        self._objects_max = objects_max
+        self._batches: deque[ObjectInfo] = deque()
+        self._listed_ms = 0
+        self.foreign: list[str] = []
+        """Files that are not the buffer's."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a listing ended at too many files that are not the buffer's."""
+        return len(self.foreign) > self._objects_max
+
+    async def oldest(self, now_ms: int) -> AsyncIterator[ObjectInfo]:
+        """The batches that were listed and not dropped, oldest first; then those behind them, if wanted."""
+        if now_ms - self._listed_ms > _LISTED_MS_MAX:
+            self._batches.clear()
+        for info in list(self._batches):
+            yield info
+        for info in await self._list_on(now_ms):
+            yield info
+
+    def drop(self, count: int) -> None:
+        """Forget the first ``count``: they are deleted."""
+        for _ in range(count):
+            self._batches.popleft()
+
+    async def _list_on(self, now_ms: int) -> list[ObjectInfo]:
+        """List behind the last batch that is kept, or from the beginning where there is none."""
+        if not self._batches:
+            self._listed_ms, self.foreign = now_ms, []
+        last, found = self._batches[-1].key if self._batches else None, list[ObjectInfo]()
+        async with aclosing(self._patient.listed("data/", last)) as listed:
+            async for info in listed:
+                if BATCH.fullmatch(info.key):
+                    found.append(info)
+                else:
+                    self.foreign.append(info.key)
+                if len(self._batches) + len(found) > self._objects_max or self.is_blocked:
+                    break
+        self._batches += found
+        return found
+
 
 log = logging.getLogger("tenure.buffer")
 
@@ -235,3 +290,44 @@ class Collector:
 
 def _name(info: ObjectInfo) -> str:
     return info.key[len("data/") : -len(".parquet")]
+
+
+class BackgroundCollector:
+    """One pass at a time on a consumer's journal; ``guard`` raises LeaseLost once it must not go on."""
+
+    def __init__(self, journal: Journal, guard: Callable[[State], None], *, wanted: bool) -> None:
+        self._journal = journal
+        self._collector = Collector.of(journal, guard)
+        self._wanted = wanted
+        self._passed_at = 0
+        self._pass: asyncio.Task[None] | None = None
+
+    def reached(self, frontier: int) -> None:
+        """Let it pass if the frontier has moved by ``ack_every`` batches since the last time."""
+        if frontier - self._passed_at >= self._journal.settings.ack_every:
+            self.begin(frontier)
+
+    def begin(self, frontier: int) -> None:
+        """Let it pass, unless it is at it."""
+        if self._wanted and (self._pass is None or self._pass.done()):
+            self._passed_at = frontier
+            self._pass = asyncio.create_task(self._run_once())
+
+    async def idle(self) -> None:
+        """Wait for the pass under way."""
+        if self._pass is not None:
+            await asyncio.gather(self._pass, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Cut short what is under way; the next pass finishes it."""
+        if self._pass is not None:
+            self._pass.cancel()
+            await self.idle()
+
+    async def _run_once(self) -> None:
+        try:
+            await self._collector.run_once()
+        except LeaseLost:
+            self._wanted = False
+        except TenureError:
+            self._journal.metrics.collector_failures += 1

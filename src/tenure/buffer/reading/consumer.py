@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
-from tenure.buffer.collecting.background import BackgroundCollector
+from tenure.buffer.collecting.collector import BackgroundCollector
 from tenure.buffer.collecting.quarantine import record_quarantine
 from tenure.buffer.manifest import decide
 from tenure.buffer.manifest.catalog import Catalog

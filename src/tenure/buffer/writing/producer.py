@@ -16,8 +16,7 @@ from tenure.buffer.manifest.keys import is_fresh_id
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
 from tenure.buffer.store.interface import ObjectStore
-from tenure.buffer.writing.budget import Budget
-from tenure.buffer.writing.caller_turns import Turns
+from tenure.buffer.writing.budget import Budget, Turns
 from tenure.buffer.writing.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
 from tenure.buffer.writing.uploads import Pipeline
 from tenure.clock import Clock

@@ -19,8 +19,8 @@ from tenure.clock import SystemClock
 from tenure.core.claim import ready_count
 from tenure.core.events import decode
 from tenure.core.fold import fold
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt, NotFound
 from tenure.log import checkpoint
 from tenure.log.disk import Disk, PosixDisk

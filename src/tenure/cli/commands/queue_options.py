@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from tenure.cli.options import duration
-from tenure.core.config import PRIORITY_MAX
+from tenure.contract.config import PRIORITY_MAX
 
 __all__ = ["FIELDS", "with_config"]
 

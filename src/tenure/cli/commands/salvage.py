@@ -15,8 +15,8 @@ from tenure.cli.main import OK, PROBLEM
 from tenure.cli.screen import Payload, Shown, escape, table
 from tenure.cli.words import count, size, spelled
 from tenure.core.events import KINDS, TopicCarried, TopicPut, decode
-from tenure.core.invariants import invariants
-from tenure.core.snapshot import load_topic
+from tenure.core.state.invariants import invariants
+from tenure.core.state.snapshot import load_topic
 from tenure.errors import Conflict, TenureError
 from tenure.log.damage.defects import Problem, Report
 from tenure.log.damage.survey import Survey

@@ -83,8 +83,8 @@ def report(
 
 def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     """The report; whatever can be refused is refused before Spark is started."""
+    from tenure.spark.report.buckets import START_CONF
     from tenure.spark.report.job import check_out, make_report
-    from tenure.spark.report.small import START_CONF
     from tenure.spark.report.source import find_events
     from tenure.spark.session.session import spark_version
 

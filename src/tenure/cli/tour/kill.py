@@ -19,7 +19,7 @@ from tenure.cli.screen import table
 from tenure.cli.tour.checks import expect
 from tenure.cli.tour.worker import JOBS_PER_ROUND, NODE, QUEUE, job
 from tenure.cli.words import count, size
-from tenure.core.ranges import to_runs
+from tenure.core.state.ranges import to_runs
 from tenure.log.disk import PosixDisk
 from tenure.log.log import FileLog
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Unpack
 from tenure.client.batching.ack_batch import ACK, AckBatch, Extend, Kind, Nack, Settling, send_lot
 from tenure.client.batching.settings import AckerOptions, AckerSettings
 from tenure.client.closing import AsyncClosing
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 
 __all__ = ["Acker", "Leased"]

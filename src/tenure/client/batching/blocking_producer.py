@@ -13,7 +13,7 @@ from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import Closing
 from tenure.client.config import ConfigFields, careful_queue
 from tenure.client.transport.fork import renew_in_child
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tenure.client.batching.put import Put, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import AsyncClosing
 from tenure.client.config import ConfigFields, careful_queue
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:

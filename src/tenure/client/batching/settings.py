@@ -6,7 +6,7 @@ from typing import Final, TypedDict
 
 import msgspec
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 from tenure.limits import MIB, check_limits
 

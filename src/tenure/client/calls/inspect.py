@@ -11,7 +11,7 @@ from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
 from tenure.client.replies import Health, JobInfo, JobPage, LeasePage, Ready
 from tenure.client.transport.wire import Request
-from tenure.core.values import check_whole
+from tenure.contract.values import check_whole
 
 __all__ = ["health", "job", "jobs", "leases", "metrics", "ready"]
 

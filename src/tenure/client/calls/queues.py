@@ -15,8 +15,8 @@ from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
 from tenure.client.replies import Claimed, Extended, Redriven, Settled
 from tenure.client.transport.wire import Request
-from tenure.core.names import check_key, check_topic_name
-from tenure.core.values import check_whole
+from tenure.contract.names import check_key, check_topic_name
+from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 
 __all__ = ["ack", "claim", "detach", "extend", "nack", "redrive"]

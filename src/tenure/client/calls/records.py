@@ -15,7 +15,7 @@ from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan, Take
 from tenure.client.replies import DeletedRecords, Diff, Produced
 from tenure.client.transport.wire import Request
-from tenure.core.names import check_client_id, check_key, check_node
+from tenure.contract.names import check_client_id, check_key, check_node
 from tenure.errors import Conflict, Invalid
 
 __all__ = ["delete_records", "diff", "produce"]

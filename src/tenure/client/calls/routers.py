@@ -14,7 +14,7 @@ from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
 from tenure.client.replies import RouterInfo, RouterPage
 from tenure.client.transport.wire import Request
-from tenure.core.names import check_router_name, check_topic_name
+from tenure.contract.names import check_router_name, check_topic_name
 from tenure.errors import Invalid
 
 __all__ = ["delete_router", "put_router", "router", "routers"]

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tenure.client.plan.session import Core
 from tenure.client.replies import Gap, Job, Lifecycle
-from tenure.client.streams.events import Events
 from tenure.client.streams.feed import Source
-from tenure.client.streams.watch import Watch, WatchEvent
+from tenure.client.streams.watch import Events, Watch, WatchEvent
 from tenure.client.streams.work import Work
-from tenure.core.values import check_whole
+from tenure.contract.values import check_whole
 
 __all__ = ["events", "watch", "work"]
 

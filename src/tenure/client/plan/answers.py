@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.client.transport.wire import Response
 from tenure.contract.statuses import KIND_OF_STATUS
-from tenure.core.surrogates import unveil, veil
+from tenure.contract.surrogates import unveil, veil
 from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["by_code", "decode", "decode_text", "error_of", "is_ours"]

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from tenure.contract.names import check_tag, check_topic_name, shown
 from tenure.contract.records import Record
-from tenure.core.names import check_tag, check_topic_name, shown
-from tenure.core.values import check_seqs
+from tenure.contract.values import check_seqs
 from tenure.errors import Invalid
 
 __all__ = [

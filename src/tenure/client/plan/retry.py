@@ -22,7 +22,7 @@ from tenure.client.plan.answers import decode, error_of, is_ours
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
-from tenure.contract.repeat import Repeat
+from tenure.contract.fields import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]

@@ -13,7 +13,7 @@ from itertools import count
 from tenure.client.plan.producer_ids import Lanes
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import renew_in_child
-from tenure.core.names import NODE_BYTES_MAX, check_node
+from tenure.contract.names import NODE_BYTES_MAX, check_node
 
 __all__ = ["Core", "default_node"]
 

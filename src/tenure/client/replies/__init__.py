@@ -16,11 +16,12 @@ from tenure.client.replies.jobs import (
     LeasePage,
 )
 from tenure.client.replies.records import Diff, ReadRecord, Tombstone
-from tenure.client.replies.server import Health, Ready
 from tenure.client.replies.streams import CaughtUp, Gap, Lifecycle, Records, TopicDeleted
 from tenure.client.replies.topics import (
     DeletedTopic,
+    Health,
     PutTopic,
+    Ready,
     RouterInfo,
     RouterPage,
     TopicPage,

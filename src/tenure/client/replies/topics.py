@@ -8,7 +8,7 @@ import msgspec
 
 from tenure.contract.replies import TopicInfo
 
-__all__ = ["DeletedTopic", "PutTopic", "RouterInfo", "RouterPage", "TopicPage"]
+__all__ = ["DeletedTopic", "Health", "PutTopic", "Ready", "RouterInfo", "RouterPage", "TopicPage"]
 
 
 class PutTopic(msgspec.Struct, frozen=True):
@@ -56,3 +56,19 @@ class RouterPage(msgspec.Struct, frozen=True):
 
     routers: list[RouterInfo]
     next_cursor: str | None = None
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: str
+    version: str = ""
+    uptime_ms: int = 0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Requests are served."""
+
+    status: str
+    wal_replay_complete: bool = True
+    topics: int = 0

@@ -14,7 +14,7 @@ from tenure.client.streams.opening import error_in
 from tenure.client.streams.sse import FrameReader
 from tenure.client.transport.stream_connection import Line
 from tenure.client.transport.wire import Request, WireError
-from tenure.core.values import check_whole
+from tenure.contract.values import check_whole
 from tenure.errors import Overloaded, TenureError
 
 __all__ = ["Work"]

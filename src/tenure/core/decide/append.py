@@ -5,21 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from tenure.contract.commands import Append
+from tenure.contract.config import DEFAULTS, TopicConfig
+from tenure.contract.names import check_client_id, check_key, check_topic_name
 from tenure.contract.replies import Produced
-from tenure.core.client_marks import MARK_KEPT_MS
-from tenure.core.config import DEFAULTS, TopicConfig
+from tenure.contract.values import check_flag
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
 from tenure.core.decide.room import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.fold import MARKS_IDLE_MS
-from tenure.core.idempotency import digest_key, digest_payload
 from tenure.core.level import LEVELS, Level
-from tenure.core.names import check_client_id, check_key, check_topic_name
-from tenure.core.state import State
-from tenure.core.topic import Topic
-from tenure.core.values import check_flag
+from tenure.core.state.client_marks import MARK_KEPT_MS
+from tenure.core.state.idempotency import digest_key, digest_payload
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["append"]

@@ -7,19 +7,18 @@ from itertools import groupby
 from typing import Final
 
 from tenure.contract import provenance
+from tenure.contract.config import TopicConfig, shared
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
 from tenure.core.claim import LETTERS_MAX
-from tenure.core.config import TopicConfig, shared
-from tenure.core.decide.copies import append_copies
-from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.room import check_not_retired, check_topic_room
 from tenure.core.events import DeadLettered, Event, TopicPut
 from tenure.core.level import LEVELS, Level
-from tenure.core.ranges import to_runs
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.ranges import to_runs
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import NotFound, Overloaded
 
 __all__ = ["dead_letter", "parked"]

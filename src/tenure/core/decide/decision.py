@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Protocol, TypeAlias, TypeVar
 
-from tenure.contract.records import Stored
-from tenure.core.events import Event
-from tenure.core.topic import Topic
+from tenure.contract.records import Record, Stored
+from tenure.core.events import Appended, AppendExtra, Event
+from tenure.core.records import pack
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
-__all__ = ["Decided", "Decision", "Payloads", "Steps"]
+__all__ = ["Decided", "Decision", "Payloads", "Steps", "append_copies"]
 
 T = TypeVar("T")
 
@@ -45,3 +47,14 @@ class Payloads(Protocol):
 
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
         """Return (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending."""
+
+
+def append_copies(
+    state: State, topic_id: int, first_seq: int, records: list[Record], *, now_ms: int, moved_from: int = 0
+) -> Appended:
+    """Return the event that appends copies of records; ``moved_from`` is the topic that they leave."""
+    packed = pack(records)
+    tagged = any(record.tag is not None for record in records)
+    extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
+    ts = now_ms + state.wall_offset_ms
+    return Appended(now_ms, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)

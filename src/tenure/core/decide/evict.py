@@ -13,9 +13,9 @@ from itertools import islice
 
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.events import Evicted
-from tenure.core.ranges import to_runs
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.ranges import to_runs
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
 
 __all__ = ["evict_over_cap", "evict_over_ttl"]

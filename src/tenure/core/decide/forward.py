@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tenure.contract.config import DEFAULTS
 from tenure.contract.records import Record, Stored
-from tenure.core.config import DEFAULTS
-from tenure.core.decide.copies import append_copies
-from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.room import check_made_by_use, check_topic_room
 from tenure.core.events import Event, RouterMoved, TopicPut
 from tenure.core.level import Level
-from tenure.core.router import Router
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.router import Router
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Closed, NotFound, Overloaded
 
 __all__ = ["Forwarded", "forward"]

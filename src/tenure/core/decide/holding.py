@@ -10,10 +10,10 @@ from tenure.contract.replies import Grant
 from tenure.core.decide.decision import Decision
 from tenure.core.events import Event, Extended, Released
 from tenure.core.level import Level
-from tenure.core.queue import Queue
-from tenure.core.ranges import to_runs
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import to_runs
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["give_back", "release", "shift_deadline", "still_held"]
 

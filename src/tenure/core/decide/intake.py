@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tenure.contract.names import check_key, check_node, check_tag
 from tenure.contract.records import Record
 from tenure.core.events import AppendExtra
-from tenure.core.names import check_key, check_node, check_tag
 from tenure.core.records import Packed, pack
 from tenure.errors import Invalid
 from tenure.settings import Settings

@@ -6,18 +6,17 @@ from itertools import islice
 from typing import Any
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
-from tenure.contract.leases import lease_id
-from tenure.contract.records import Stored
+from tenure.contract.names import shown
+from tenure.contract.records import Stored, lease_id
 from tenure.contract.replies import LeaseRow, Page
+from tenure.contract.values import check_whole
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
-from tenure.core.names import shown
 from tenure.core.paging import after_number, clamp_limit, cursor_of
-from tenure.core.queue import Queue
-from tenure.core.ranges import each
-from tenure.core.state import State
-from tenure.core.topic import Topic
-from tenure.core.values import check_whole
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
 
 __all__ = ["describe", "due_times", "get_job", "list_jobs", "list_leases", "state_of"]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tenure.contract.commands import DeleteRecords, Diff
+from tenure.contract.names import check_node, shown
 from tenure.contract.records import Stored
 from tenure.contract.replies import DeletedRecords, Difference, Tombstone
+from tenure.contract.values import check_seqs, check_whole
 from tenure.core.decide.decision import Decided, Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.events import Deleted
 from tenure.core.level import LEVELS, Level
-from tenure.core.names import check_node, shown
-from tenure.core.ranges import count, to_runs
-from tenure.core.state import State
+from tenure.core.state.ranges import count, to_runs
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.core.tag_match import Match, parse_match
-from tenure.core.topic import Topic
-from tenure.core.values import check_seqs, check_whole
 from tenure.errors import Corrupt, Invalid
 
 __all__ = ["delete_records", "diff"]

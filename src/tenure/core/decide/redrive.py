@@ -9,21 +9,20 @@ import msgspec
 
 from tenure.contract import provenance, replies
 from tenure.contract.commands import Reaches, Redrive
+from tenure.contract.names import check_reason, shown
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
 from tenure.contract.selection import Selection
-from tenure.core.decide.copies import append_copies
-from tenure.core.decide.decision import Decided, Payloads, Steps
+from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
+from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.room import check_topic_room
 from tenure.core.events import AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
-from tenure.core.names import check_reason, shown
-from tenure.core.ranges import to_runs
-from tenure.core.state import State
+from tenure.core.state.ranges import to_runs
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.core.tag_match import parse_match
-from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.errors import Invalid, NotFound, Overloaded
 from tenure.settings import Settings
 

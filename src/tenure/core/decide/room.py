@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tenure.contract.config import TopicConfig, bounded, parse_config, patch_config
+from tenure.contract.names import check_topic_name, shown
 from tenure.contract.share import Share
-from tenure.core.config import TopicConfig, bounded, parse_config
-from tenure.core.config_patch import patch_config
-from tenure.core.names import check_topic_name, shown
 from tenure.core.priority import share_of
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound, Overloaded
 
 __all__ = [

@@ -5,17 +5,17 @@ from __future__ import annotations
 from copy import copy
 
 from tenure.contract.commands import DeleteRouter, GetRouter, ListRouters, PutRouter
+from tenure.contract.names import check_router_name, check_topic_name
 from tenure.contract.replies import Page
+from tenure.contract.values import check_flag, check_reaches
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.room import check_not_retired, check_share
 from tenure.core.events import RouterDeleted, RouterPut
 from tenure.core.level import Level
-from tenure.core.names import check_router_name, check_topic_name
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
-from tenure.core.router import Router, find_cycle
-from tenure.core.state import State
+from tenure.core.state.router import Router, find_cycle
+from tenure.core.state.state import State
 from tenure.core.tag_match import parse_match
-from tenure.core.values import check_flag, check_reaches
 from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 
 __all__ = ["delete_router", "get_router", "list_routers", "put_router"]

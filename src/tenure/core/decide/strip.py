@@ -12,21 +12,21 @@ from typing import Any
 from msgspec.structs import asdict
 
 from tenure.contract.commands import Strip
-from tenure.contract.leases import lease_id
+from tenure.contract.config import as_dict
+from tenure.contract.records import lease_id
+from tenure.contract.values import check_whole
 from tenure.core.claim import next_ready
-from tenure.core.config import as_dict
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.jobs import describe, due_times, state_of
 from tenure.core.decide.topics import queue_info
-from tenure.core.lease import Lease
 from tenure.core.level import Level
 from tenure.core.paging import clamp_limit
-from tenure.core.queue import NEVER, Queue
-from tenure.core.ranges import each
-from tenure.core.state import State
-from tenure.core.topic import Topic
-from tenure.core.values import check_whole
+from tenure.core.state.lease import Lease
+from tenure.core.state.queue import NEVER, Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["strip"]
 

@@ -16,7 +16,7 @@ from tenure.core.decide.routers import delete_router, get_router, list_routers, 
 from tenure.core.decide.settle import ack, extend, nack
 from tenure.core.decide.strip import strip
 from tenure.core.decide.topics import delete_topic, get_topic, list_topics, patch_topic, put_topic
-from tenure.core.state import State
+from tenure.core.state.state import State
 
 __all__ = ["DECIDES", "Decide"]
 

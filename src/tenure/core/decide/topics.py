@@ -5,22 +5,22 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from tenure.contract.commands import DeleteTopic, GetTopic, ListTopics, PatchTopic, PutTopic
+from tenure.contract.config import TopicConfig, as_dict
+from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Page, QueueCounts, TopicInfo
+from tenure.contract.values import check_flag, check_reaches
 from tenure.core.claim import ack_holes, next_ready, ready_count
-from tenure.core.config import TopicConfig, as_dict
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.room import check_new_topic, check_share, read_config, read_patch
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
-from tenure.core.frame_index import find
 from tenure.core.level import Level
-from tenure.core.names import check_topic_name
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.core.priority import effective_priority
-from tenure.core.queue import Queue
-from tenure.core.state import State
-from tenure.core.topic import Topic
-from tenure.core.values import check_flag, check_reaches
+from tenure.core.state.frame_index import find
+from tenure.core.state.queue import Queue
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.errors import Conflict, Corrupt, Denied, Overloaded
 
 __all__ = ["delete_topic", "get_topic", "list_topics", "patch_topic", "put_topic", "queue_info"]

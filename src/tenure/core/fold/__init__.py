@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenure.core.client_marks import ClientMarks
 from tenure.core.events import (
     Acked,
     Appended,
@@ -36,15 +35,16 @@ from tenure.core.events import (
 )
 from tenure.core.fold import leases as lease_folds
 from tenure.core.fold.removal import remove
-from tenure.core.frame_index import WidePiece, add_frame, replace_frames
-from tenure.core.idempotency import KeyWindow
-from tenure.core.queue import IDLE, Queue
 from tenure.core.records import ends_of, slice_blob, unpack
-from tenure.core.router import Router
-from tenure.core.snapshot import load_state, load_topic
-from tenure.core.state import State
-from tenure.core.tags import TagIndex
-from tenure.core.topic import Topic
+from tenure.core.state.client_marks import ClientMarks
+from tenure.core.state.frame_index import WidePiece, add_frame, replace_frames
+from tenure.core.state.idempotency import KeyWindow
+from tenure.core.state.queue import IDLE, Queue
+from tenure.core.state.router import Router
+from tenure.core.state.snapshot import load_state, load_topic
+from tenure.core.state.state import State
+from tenure.core.state.tags import TagIndex
+from tenure.core.state.topic import Topic
 
 __all__ = ["FOLDS", "MARKS_IDLE_MS", "fold"]
 

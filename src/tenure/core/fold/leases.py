@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
 from tenure.core.fold.removal import lighten, remove
-from tenure.core.lease import Delivery, Lease
-from tenure.core.queue import Queue
-from tenure.core.ranges import count, each
-from tenure.core.state import State
+from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.queue import Queue
+from tenure.core.state.ranges import count, each
+from tenure.core.state.state import State
 
 __all__ = ["acked", "claimed", "copies_of", "dead_lettered", "extended", "redriven", "released"]
 

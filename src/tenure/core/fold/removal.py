@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["lighten", "remove"]
 

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from tenure.contract.commands import Command
 from tenure.contract.fields import U64_MAX
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.errors import Invalid
 from tenure.http.api.app import Call
 from tenure.http.wire.message import Body, Request

@@ -12,7 +12,7 @@ from typing import Any
 
 from tenure.broker.broker import Broker
 from tenure.core.paging import after_name
-from tenure.core.router import Router
+from tenure.core.state.router import Router
 from tenure.errors import Conflict, Denied
 from tenure.http.api.app import Call
 from tenure.http.api.auth import visible

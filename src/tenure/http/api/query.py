@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 from tenure.http.wire.message import Request
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from tenure.contract.bodies import AppendBody, RecordBody
-from tenure.contract.config import ConfigBody
+from tenure.contract.config_body import ConfigBody
 from tenure.contract.fields import Key, Node
 from tenure.contract.records import Record
 from tenure.errors import Invalid

@@ -19,7 +19,7 @@ import msgspec
 
 from tenure.contract.bodies import AppendBody
 from tenure.contract.records import Record
-from tenure.core.surrogates import unveil, veil_all
+from tenure.contract.surrogates import unveil, veil_all
 from tenure.errors import Invalid
 from tenure.http.api.body import check_wholes, invalid_body, twice
 from tenure.http.append.json_cursor import Cursor, CutOff, Malformed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tenure.core.names import check_topic_name
+from tenure.contract.names import check_topic_name
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import visible
 from tenure.http.api.context import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, shown
 from tenure.errors import Invalid
 from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from tenure.broker.answer import Answer
 from tenure.contract.commands import Ack, Claim, Extend, Nack, Redrive, RedriveFields
+from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Grant
-from tenure.core.names import check_topic_name
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader, addressed

@@ -11,9 +11,9 @@ import msgspec
 from tenure.broker.broker import Broker
 from tenure.contract.bodies import AppendBody, DiffBody
 from tenure.contract.commands import DeleteRecords
-from tenure.contract.config import config_fields
+from tenure.contract.config_body import config_fields
+from tenure.contract.names import check_topic_name
 from tenure.contract.replies import DeletedRecords, Difference, Produced
-from tenure.core.names import check_topic_name
 from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, may_configure

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from tenure.contract.commands import PutRouter, RouterFields
-from tenure.core.router import Router
+from tenure.core.state.router import Router
 from tenure.errors import Conflict, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible

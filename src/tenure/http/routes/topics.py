@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.contract.config import ConfigBody, PatchBody, config_fields
+from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
 from tenure.contract.replies import TopicInfo
 from tenure.core.paging import cursor_of
 from tenure.http.api.app import Call, Route

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.contract.bodies import WatchBody
-from tenure.core.names import check_node, check_topic_name
+from tenure.contract.names import check_node, check_topic_name
 from tenure.errors import Invalid, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name

@@ -10,7 +10,7 @@ import asyncio
 
 from tenure.broker.broker import Broker
 from tenure.broker.serving.streams import WorkStream
-from tenure.core.names import check_node, check_topic_name
+from tenure.contract.names import check_node, check_topic_name
 from tenure.errors import Conflict, Invalid, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context

@@ -29,7 +29,7 @@ def check_source(pipeline: Pipeline) -> Iterator[Problem]:
 
 def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
     from tenure.address import parse_address
-    from tenure.core.names import check_topic_name
+    from tenure.contract.names import check_topic_name
 
     at, source = pipeline.located.problem, pipeline.source
     if source.url is None:

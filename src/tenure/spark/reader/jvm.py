@@ -9,9 +9,12 @@ Expressions are SQL text, which reads shorter than columns built part by part in
 
 from __future__ import annotations
 
+import threading
 import zlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -22,14 +25,70 @@ from tenure.errors import Invalid
 from tenure.spark.jobs.plan import Planned
 from tenure.spark.reader.columns import RAW
 from tenure.spark.reader.footers import read_footers
-from tenure.spark.reader.listing import listed_in
-from tenure.spark.reader.perfect_hash import Slots
 from tenure.spark.reader.settings import ReaderSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["jvm_reaches", "jvm_root", "read_with_jvm"]
+__all__ = ["Slots", "jvm_reaches", "jvm_root", "listed_in", "read_with_jvm"]
+
+
+class Slots:
+    """Numbers below ``size``, another one for each of these keys, which must differ. Other keys get any.
+
+    A key's remainder chooses its bucket, and its quotient the place there; each bucket is just wide enough that no two
+    keys meet.
+    """
+
+    def __init__(self, keys: Sequence[int]) -> None:
+        buckets: list[list[int]] = [[] for _ in keys]
+        for key in keys:
+            rest, bucket = divmod(key, len(keys))
+            buckets[bucket].append(rest)
+        self._widths = [_width(bucket) for bucket in buckets]
+        *self._starts, self.size = accumulate(self._widths, initial=0)
+
+    def of(self, key: int) -> int:
+        """The key's number."""
+        rest, bucket = divmod(key, len(self._widths))
+        return self._starts[bucket] + rest % self._widths[bucket]
+
+    def sql(self, key: str) -> str:
+        """The same as an expression, where ``key`` is one that gives a bigint from 0 on."""
+        count = len(self._widths)
+        start, width = (f"{_array(each)}[CAST({key} % {count} AS INT)]" for each in (self._starts, self._widths))
+        return f"CAST({start} + ({key} DIV {count}) % {width} AS INT)"
+
+
+def _width(bucket: Sequence[int]) -> int:
+    """The least that keeps these numbers apart."""
+    width = max(len(bucket), 1)
+    while len({number % width for number in bucket}) < len(bucket):
+        width += 1
+    return width
+
+
+def _array(numbers: Sequence[int]) -> str:
+    """As text, which is parsed faster than an expression per number; the optimizer makes it a constant."""
+    return f"from_json('{list(numbers)}', 'array<int>')"
+
+
+_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_setting = threading.Lock()
+"""Two reads at once would each take the other's number for the session's own."""
+
+
+@contextmanager
+def listed_in(spark: SparkSession, tasks: int) -> Iterator[None]:
+    """Let Spark list paths in at most so many tasks; the session has its own setting again at the end."""
+    with _setting:
+        before = spark.conf.get(_TASKS, None)
+        spark.conf.set(_TASKS, str(tasks))
+        try:
+            yield
+        finally:
+            spark.conf.unset(_TASKS) if before is None else spark.conf.set(_TASKS, before)
+
 
 _FILE_SCHEMA = "entry binary, range int"
 _CALLS_SCHEMA = "array<struct<key: bigint, seq: bigint, times: array<bigint>, metadata: array<binary>>>"

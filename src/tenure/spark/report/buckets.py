@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DELIVERIES", "DURATIONS_MS", "POINTS_MAX", "deliveries_label", "step_ms_for"]
+__all__ = [
+    "DELIVERIES",
+    "DURATIONS_MS",
+    "ENTRIES_SMALL_MAX",
+    "POINTS_MAX",
+    "RUN_CONF",
+    "START_CONF",
+    "deliveries_label",
+    "step_ms_for",
+]
 
 POINTS_MAX: Final = 120
 """No plot over time has more points, however long the time is."""
@@ -45,3 +55,17 @@ def deliveries_label(low: int) -> str:
         return f"over {low - 1}"
     high = DELIVERIES[place + 1] - 1
     return str(low) if high == low else f"{low}–{high}"
+
+
+ENTRIES_SMALL_MAX: Final = 5_000
+"""Up to so many entries one partition is enough, and interpreting is faster than compiling."""
+START_CONF: Final[Mapping[str, str]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""For the start of a session that makes one small report, where the user gave none of these."""
+RUN_CONF: Final[Mapping[str, str]] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For the session while it makes a small report."""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tenure.errors import Invalid, NotFound
-from tenure.spark.report.buckets import step_ms_for
+from tenure.spark.report.buckets import RUN_CONF, step_ms_for
 from tenure.spark.report.collected import collected
 from tenure.spark.report.model import Figures
 from tenure.spark.report.page import page
-from tenure.spark.report.small import RUN_CONF
 from tenure.spark.report.source import BufferEvents, TableEvents
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs

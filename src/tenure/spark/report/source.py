@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from tenure.errors import Invalid, NotFound
+from tenure.spark.report.buckets import ENTRIES_SMALL_MAX
 from tenure.spark.report.parsing import parsed, parsed_entries
-from tenure.spark.report.small import ENTRIES_SMALL_MAX
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs

@@ -6,20 +6,48 @@ A job that already has a session, on a managed cluster or under spark-submit, ne
 from __future__ import annotations
 
 import os
+import shlex
+import site
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
 from tenure.extras import needs_extra
-from tenure.spark.session.interpreter import interpreter
 from tenure.spark.session.jvm_start import explained, reachable, started_quietly
+from tenure.spark.session.scripts import kept_script
 from tenure.spark.sinks.protocol import Needs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["open_session", "spark_version"]
+__all__ = ["interpreter", "open_session", "spark_version"]
+
+_SCRIPT: Final = """\
+#!/bin/sh
+# Made by tenure; may be deleted at any time.
+export PYTHONPATH="${{PYTHONPATH#*/python/lib/pyspark.zip:*/python/lib/py4j-*-src.zip:}}"
+exec {python} "$@"
+"""
+
+
+def interpreter() -> str:
+    """What PYSPARK_PYTHON is to be for a local Spark."""
+    if not _is_installed():
+        return sys.executable
+    script = _SCRIPT.format(python=shlex.quote(sys.executable))
+    return str(kept_script("python", script) / "python")
+
+
+def _is_installed() -> bool:
+    """Whether every process finds the pyspark of this one, without the archives."""
+    import pyspark
+
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return str(Path(pyspark.__file__).parents[1]) in {*site.getsitepackages(), *named}
+
 
 _JOINED: Final = ("spark.jars.packages", "spark.jars", "spark.sql.extensions", "spark.jars.repositories")
 _EVERYWHERE: Final = {"spark.sql.session.timeZone": "UTC"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tenure.errors import Invalid
 
-__all__ = ["column_names", "connector_of"]
+__all__ = ["column_names", "connector_of", "quoted"]
 
 
 def column_names(given: Sequence[str]) -> tuple[str, ...]:
@@ -31,3 +31,8 @@ def connector_of(
         f"pip install 'pyspark=={newest}.*'. Small tables can do without a connector: {small}",
         code="no_connector",
     )
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
-from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.arguments import quoted
 from tenure.spark.sinks.nested import aligned
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.arguments import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

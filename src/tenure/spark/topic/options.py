@@ -15,7 +15,7 @@ import msgspec
 from tenure.address import parse_address
 from tenure.client.client import Client
 from tenure.client.settings import ClientSettings
-from tenure.core.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, shown
 from tenure.errors import Invalid
 from tenure.limits import MIB
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.client.plan.encode import RecordText, record_text
 from tenure.contract import records
-from tenure.core.names import check_node, check_tag
+from tenure.contract.names import check_node, check_tag
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.client.config import DELIVERIES_MAX
-from tenure.core.config import DEFAULTS, as_dict
+from tenure.contract.config import DEFAULTS, as_dict
 from tenure.errors import Conflict, Denied, NotFound
 from tenure.worker.options import TaskOptions
 

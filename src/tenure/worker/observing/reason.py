@@ -7,7 +7,7 @@ import sysconfig
 from types import TracebackType
 from typing import Final
 
-__all__ = ["REASON_BYTES_MAX", "bounded", "reason_of"]
+__all__ = ["REASON_BYTES_MAX", "bounded", "exc_info_of", "reason_of", "users_traceback"]
 
 REASON_BYTES_MAX: Final = 1_024
 """What a broker takes with a nack."""
@@ -56,3 +56,38 @@ def _place(traceback: TracebackType | None) -> str:
                 users = outside
         traceback = traceback.tb_next
     return users or outside
+
+
+_WORKER: Final = os.path.dirname(os.path.dirname(__file__))
+_AROUND: Final = frozenset(
+    os.path.join(_WORKER, *name.split("/"))
+    for name in (
+        "processes/child.py",
+        "processes/children.py",
+        "processes/executors.py",
+        "runtime/handler.py",
+        "runtime/delivery.py",
+        "runtime/time_limit.py",
+        "hooks.py",
+        "middleware.py",
+    )
+)
+"""The modules between the worker and a handler. Other frames of ours stay: a put that fails in a handler is news."""
+
+
+def exc_info_of(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return what logging takes as ``exc_info``; causes and contexts come along with the error itself."""
+    return type(error), error, users_traceback(error.__traceback__)
+
+
+def users_traceback(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that the worker puts around a handler."""
+    kept: list[TracebackType] = []
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename not in _AROUND:
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    following: TracebackType | None = None
+    for frame in reversed(kept):
+        following = TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return following

@@ -24,8 +24,7 @@ from tenure.worker.blocking import run_now
 from tenure.worker.context import Context
 from tenure.worker.hooks import StartupFailed
 from tenure.worker.observing import logs
-from tenure.worker.observing.reason import bounded, reason_of
-from tenure.worker.observing.tracebacks import exc_info_of
+from tenure.worker.observing.reason import bounded, exc_info_of, reason_of
 from tenure.worker.processes import frames, importing
 from tenure.worker.processes.frames import Answer, Ask, Begun, Done, FromChild, FromParent, Ready, Run
 from tenure.worker.runtime.job import HeldJob

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tenure.backoff import backoff_ms
-from tenure.core.values import check_within
+from tenure.contract.values import check_within
 from tenure.worker.runtime.timing import SystemTiming, Timing, end, unless, within
 from tenure.worker.settings import WorkerSettings
 

@@ -15,7 +15,7 @@ from tenure.errors import Invalid, NotFound, TenureError
 from tenure.worker.backends.backend import Backend
 from tenure.worker.context import Context
 from tenure.worker.middleware import Middleware, around_handler
-from tenure.worker.observing.tracebacks import exc_info_of
+from tenure.worker.observing.reason import exc_info_of
 from tenure.worker.payload import Misfit
 from tenure.worker.runtime.extender import Extender
 from tenure.worker.runtime.handler import Handler

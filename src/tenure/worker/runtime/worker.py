@@ -24,8 +24,7 @@ from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 from tenure.worker.app import App
 from tenure.worker.backends.backend import Backend
 from tenure.worker.backends.open import Keeper, opened_keepers
-from tenure.worker.observing.health import LoopHealth
-from tenure.worker.observing.status_page import StatusPage
+from tenure.worker.observing.status_page import LoopHealth, StatusPage
 from tenure.worker.periodic import OneSchedule, PeriodicLoop
 from tenure.worker.processes import importing
 from tenure.worker.processes.executors import places_for

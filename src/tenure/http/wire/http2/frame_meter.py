@@ -6,9 +6,13 @@ protocol library do, and no kind of frame, known or unknown, goes uncounted.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from typing import Final
+
 from tenure.http.wire.limits import WireLimits
 
-__all__ = ["PREFACE", "Flood", "FrameMeter"]
+__all__ = ["PREFACE", "BadHead", "Flood", "FrameMeter", "check_head", "check_trailers"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -77,3 +81,63 @@ class FrameMeter:
         """Time has passed."""
         if self._control > 0:
             self._control = max(0.0, self._control - elapsed_s * self._limits.h2_control_frames_per_s)
+
+
+Pairs = Iterable[tuple[bytes, bytes]]
+
+_NAME: Final = re.compile(rb"[!-9;-@\[-~]+")
+"""Visible characters without capitals and colons."""
+_PSEUDO: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
+_OF_THE_CONNECTION: Final = frozenset(
+    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
+_BLANKS: Final = (b" ", b"\t")
+
+
+class BadHead(Exception):
+    """The headers are no HTTP/2: the connection ends."""
+
+
+def check_head(pairs: Pairs) -> None:
+    """Raise BadHead unless these are the headers of a request."""
+    pseudo: dict[bytes, bytes] = {}
+    hosts: set[bytes] = set()
+    begun = False
+    for name, value in pairs:
+        if name.startswith(b":"):
+            if begun or name in pseudo or name not in _PSEUDO:
+                raise BadHead("a pseudo-header is late, double or unknown")
+            _check_value(value)
+            pseudo[name] = value
+        else:
+            begun = True
+            _check_field(name, value)
+            if name == b"host":
+                hosts.add(value)
+    if b":authority" in pseudo:
+        hosts.add(pseudo[b":authority"])
+    if len(hosts) != 1:
+        raise BadHead("there must be one authority or host")
+    if pseudo.get(b":method") != b"CONNECT" and not (b":scheme" in pseudo and pseudo.get(b":path")):
+        raise BadHead("a pseudo-header is missing")
+    if not pseudo.get(b":method"):
+        raise BadHead("the method is missing")
+
+
+def check_trailers(pairs: Pairs) -> None:
+    """Raise BadHead unless these are trailers."""
+    for name, value in pairs:
+        _check_field(name, value)
+
+
+def _check_field(name: bytes, value: bytes) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise BadHead("a header has no name, or one with characters that it may not have")
+    if name in _OF_THE_CONNECTION or (name == b"te" and value.lower() != b"trailers"):
+        raise BadHead("a header belongs to another protocol")
+    _check_value(value)
+
+
+def _check_value(value: bytes) -> None:
+    if b"\0" in value or b"\n" in value or b"\r" in value or value.startswith(_BLANKS) or value.endswith(_BLANKS):
+        raise BadHead("a header has a value with characters that it may not have")

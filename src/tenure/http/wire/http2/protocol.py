@@ -34,8 +34,7 @@ from h2.settings import SettingCodes, Settings
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import BODILESS, Refused, all_headers, is_sound
-from tenure.http.wire.http2.frame_meter import PREFACE, Flood, FrameMeter
-from tenure.http.wire.http2.head import BadHead, check_head, check_trailers
+from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
 from tenure.http.wire.http2.stream import Http2Stream
 from tenure.http.wire.message import Admit, Request, Response, Stream
 from tenure.http.wire.refusals import HTTP2_MS, is_paced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 from tenure.errors import Invalid, Overloaded
@@ -12,11 +13,51 @@ from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, split_target
-from tenure.http.wire.http2.out_queue import OutQueue
 from tenure.http.wire.message import Admission, Body, Request, Response
 from tenure.http.wire.respond import Pending
 
-__all__ = ["Http2Stream"]
+__all__ = ["Http2Stream", "OutQueue"]
+
+
+class OutQueue:
+    """A queue of bytes; its length is how many there are."""
+
+    __slots__ = ("_at", "_parts", "_size")
+
+    def __init__(self) -> None:
+        self._parts: deque[bytes] = deque()
+        self._at = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+
+    def take(self, size: int) -> bytes:
+        """Remove so many bytes from the beginning, or all there are, and return them."""
+        taken: list[bytes] = []
+        left = size = min(size, self._size)
+        while left:
+            first, end = self._parts[0], self._at + left
+            part = first[self._at : end]
+            left -= len(part)
+            self._at = end
+            if end >= len(first):
+                self._parts.popleft()
+                self._at = 0
+            taken.append(part)
+        self._size -= size
+        return taken[0] if len(taken) == 1 else b"".join(taken)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._parts.clear()
+        self._at = self._size = 0
 
 
 class Http2Stream:

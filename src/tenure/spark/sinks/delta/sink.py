@@ -15,11 +15,10 @@ from urllib.parse import unquote
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import column_names, connector_of
+from tenure.spark.sinks.arguments import column_names, connector_of, quoted
 from tenure.spark.sinks.delta.marker import transaction_version
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
-from tenure.spark.sinks.names import quoted
 from tenure.spark.sinks.nested import joining
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held

@@ -20,14 +20,46 @@ from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.files.lines import Line, Mark
 from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.stage import Stage
-from tenure.spark.sinks.nullable import nullable
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
-__all__ = ["FileTable", "files"]
+__all__ = ["FileTable", "files", "nullable"]
+
+
+def nullable(frame: DataFrame) -> DataFrame:
+    """The same rows; columns that Spark holds for never null are null as far as it can tell."""
+    from pyspark.sql import functions as f
+
+    if all(field.nullable and _open(field.dataType) == field.dataType for field in frame.schema.fields):
+        return frame
+    columns = []
+    for field in frame.schema.fields:
+        column = f.col("`" + field.name.replace("`", "``") + "`")
+        if not field.nullable or _open(field.dataType) != field.dataType:
+            # Always true, but not a constant that the optimizer may see through.
+            column = f.when(f.spark_partition_id() >= 0, column.cast(_open(field.dataType))).alias(field.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def _open(kind: DataType) -> DataType:
+    """The type with everything inside of it nullable."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    match kind:
+        case StructType():
+            return StructType([StructField(field.name, _open(field.dataType), True) for field in kind.fields])
+        case ArrayType():
+            return ArrayType(_open(kind.elementType), True)
+        case MapType():
+            return MapType(kind.keyType, _open(kind.valueType), True)
+        case _:
+            return kind
+
 
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4_raw", "brotli", "none")
 _NO_ATTEMPT = "none"

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded
-from tenure.spark.sinks.arguments import column_names, connector_of
+from tenure.spark.sinks.arguments import column_names, connector_of, quoted
 from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of, wap_id_of
 from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of
-from tenure.spark.sinks.names import quoted
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import condition_of, settled

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.errors import Invalid
-from tenure.spark.sinks.names import quoted
+from tenure.spark.sinks.arguments import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

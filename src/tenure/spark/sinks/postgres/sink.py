@@ -7,15 +7,15 @@ the marker with them (`postgres_staging`).
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.errors import Indeterminate, Invalid
+from tenure.errors import Denied, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.spark.jobs.causes import passing
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flattened, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
-from tenure.spark.sinks.postgres.errors import from_a_task, translated
 from tenure.spark.sinks.postgres.staging import Staging, drop_held
 from tenure.spark.sinks.protocol import Needs, is_held
 
@@ -24,7 +24,48 @@ if TYPE_CHECKING:
     from psycopg import sql
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PostgresSink"]
+    from tenure.spark.sinks.postgres.dsn import Address
+
+__all__ = ["PostgresSink", "from_a_task", "translated"]
+
+# By the first two characters of SQLSTATE.
+_DENIED = {"28"}
+_INVALID = {"22", "23", "42", "3D", "3F", "0A"}
+_LATER = {"08", "40", "53", "55", "57", "25"}
+# A task's error comes as text: JDBC's exception, and a message that no SQLSTATE stands beside.
+_FROM_JDBC = re.compile(r"PSQLException: (?:ERROR|FATAL)?:? ?([^\n]+)")
+_AWAY = ("onnection", "the database system is", "terminating", "slots", "I/O error", "deadlock", "No space left")
+
+
+def translated(error: psycopg.Error, address: Address) -> TenureError:
+    """Tenure's error for one of the database, outside of the commit itself: there nothing was changed."""
+    text = f"{address}: {address.scrubbed(str(error)).strip()}"
+    state = error.sqlstate or ""
+    if state[:2] in _DENIED or state == "42501" or "authentication failed" in text:
+        return Denied(text, code="postgres_denied")
+    if state[:2] in _INVALID:
+        return Invalid(text, code="sink_rejected")
+    if not state or state[:2] in _LATER:
+        return Overloaded(text, code="postgres_unavailable")
+    return Indeterminate(text)
+
+
+def from_a_task(error: Exception, address: Address) -> TenureError | None:
+    """Tenure's error for what the database told a task of Spark's; None where it was not the database's."""
+    found = _FROM_JDBC.search(str(error))
+    if found is None and "FAILED_JDBC.CONNECTION" in str(error):
+        return Overloaded(f"{address}: Spark cannot connect", code="postgres_unavailable")
+    if found is None:
+        return None
+    text = f"{address}: {address.scrubbed(found[1])}"
+    if "0x00" in text:
+        return Invalid(f"a text holds a NUL, which PostgreSQL cannot store: replace it ({text})", code="sink_rejected")
+    if "authentication failed" in text or "permission denied" in text:
+        return Denied(text, code="postgres_denied")
+    if any(sign in text for sign in _AWAY):
+        return Overloaded(text, code="postgres_unavailable")
+    return Invalid(text, code="sink_rejected")
+
 
 _PACKAGE = "org.postgresql:postgresql:42.7.14"
 _NAME_BYTES_MAX = 63

@@ -14,10 +14,10 @@ from typing import Final
 
 from pyroaring import BitMap64
 
+from tenure.contract.config import Backoff
 from tenure.core.backoff import delay_ms
-from tenure.core.config import Backoff
-from tenure.core.lease import Delivery, Ended, Lease, weight_bytes
-from tenure.core.ranges import each, to_runs
+from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
+from tenure.core.state.ranges import each, to_runs
 
 __all__ = [
     "DELIVERIES_KEPT",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
-from tenure.core.frame_index import Piece, cut
-from tenure.core.ranges import first_absent
+from tenure.core.state.frame_index import Piece, cut
+from tenure.core.state.ranges import first_absent
 
 if TYPE_CHECKING:
-    from tenure.core.client_marks import ClientMarks
-    from tenure.core.config import TopicConfig
-    from tenure.core.idempotency import KeyWindow
-    from tenure.core.queue import Queue
-    from tenure.core.tags import TagIndex
+    from tenure.contract.config import TopicConfig
+    from tenure.core.state.client_marks import ClientMarks
+    from tenure.core.state.idempotency import KeyWindow
+    from tenure.core.state.queue import Queue
+    from tenure.core.state.tags import TagIndex
 
 __all__ = ["Topic"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyroaring import BitMap
 
-from tenure.core.config import TopicConfig
-from tenure.core.lease import Ended
-from tenure.core.names import check_topic_name
-from tenure.core.queue import NEVER, Queue
-from tenure.core.router import Router
-from tenure.core.topic import Topic
+from tenure.contract.config import TopicConfig
+from tenure.contract.names import check_topic_name
+from tenure.core.state.lease import Ended
+from tenure.core.state.queue import NEVER, Queue
+from tenure.core.state.router import Router
+from tenure.core.state.topic import Topic
 from tenure.errors import Conflict, NotFound
 from tenure.settings import Settings
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tenure.core import queue as limits
-from tenure.core.frame_index import Piece
-from tenure.core.lease import Lease, weight_bytes
-from tenure.core.queue import NEVER, Queue
-from tenure.core.ranges import each
-from tenure.core.state import State
-from tenure.core.topic import Topic
+from tenure.core.state import queue as limits
+from tenure.core.state.frame_index import Piece
+from tenure.core.state.lease import Lease, weight_bytes
+from tenure.core.state.queue import NEVER, Queue
+from tenure.core.state.ranges import each
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 
 __all__ = ["invariants"]
 

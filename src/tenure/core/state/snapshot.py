@@ -15,17 +15,17 @@ from operator import itemgetter
 import msgspec
 from pyroaring import BitMap64
 
-from tenure.core.client_marks import ClientMarks
-from tenure.core.config import TopicConfig, shared
-from tenure.core.frame_index import Piece, make_piece
-from tenure.core.idempotency import KeyWindow
-from tenure.core.lease import Delivery, Lease
-from tenure.core.queue import IDLE, Queue
-from tenure.core.ranges import count, each, to_runs
-from tenure.core.router import Router
-from tenure.core.state import State
-from tenure.core.tags import TagIndex
-from tenure.core.topic import Topic
+from tenure.contract.config import TopicConfig, shared
+from tenure.core.state.client_marks import ClientMarks
+from tenure.core.state.frame_index import Piece, make_piece
+from tenure.core.state.idempotency import KeyWindow
+from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.queue import IDLE, Queue
+from tenure.core.state.ranges import count, each, to_runs
+from tenure.core.state.router import Router
+from tenure.core.state.state import State
+from tenure.core.state.tags import TagIndex
+from tenure.core.state.topic import Topic
 
 __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "load_state", "load_topic"]
 

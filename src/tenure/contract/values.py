@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.core.names import shown
+from tenure.contract.names import shown
 from tenure.errors import Invalid
 
 __all__ = ["SEQ_MAX", "check_flag", "check_reaches", "check_seqs", "check_whole", "check_within"]
