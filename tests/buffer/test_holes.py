@@ -343,7 +343,7 @@ async def test_the_collector_of_a_fenced_consumer_stops(sim: SimStore):
         await active.ack_through(1)
         before = {key for key in sim.objects if key.startswith("data/")}
         hold.release()
-        await zombie._sweep.idle()
+        await zombie._collector.idle()
         assert {key for key in sim.objects if key.startswith("data/")} == before
     await zombie.close()
 

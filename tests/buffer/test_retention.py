@@ -53,7 +53,7 @@ class Days:
         ) as consumer:
             while found := await consumer.next_descriptors(100):
                 await consumer.ack_through(found[-1].seq)
-            await consumer._sweep.idle()
+            await consumer._collector.idle()
 
     async def collect(self, settings: BufferSettings = QUICK, *, dry_run: bool = False) -> Collected:
         collector = Collector(self.sim, settings=settings)

@@ -54,7 +54,7 @@ def write(home: Path, number: int) -> None:
     """Commit one range of two small files in two partitions, as FileTable does behind Spark."""
     place = Place(home)
     log, commit = FileLog(place.store(), place.spark_url), Commit("B", "files", number, number, 1)
-    stage = Stage(place, log.patient, commit)
+    stage = Stage(place, log.retrying, commit)
     for day in (0, 1):
         folder = home / stage.key / f"day={day}"
         folder.mkdir(parents=True)

@@ -52,7 +52,7 @@ class Table:
     def write(self, number: int) -> None:
         """Commit one range of a small file, as FileTable does behind Spark."""
         log, commit = FileLog(self.store, self.place.spark_url), Commit("B", "files", number, number, 1)
-        stage = Stage(self.place, log.patient, commit)
+        stage = Stage(self.place, log.retrying, commit)
         self.put(f"{stage.key}/day=1/part-0.parquet", pa.table({"id": [number]}))
         lines = background().run(stage.publish())
         state = background().run(FileTable(self.url)._commit(log, commit, stage.attempt, lines))

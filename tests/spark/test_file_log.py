@@ -223,7 +223,7 @@ def test_a_log_of_spark_without_marks_can_be_read():
 
 
 def staged(place: Place, low: int, high: int, *files: str) -> Stage:
-    stage = Stage(place, FileLog(place.store(), place.spark_url).patient, commit(low, high))
+    stage = Stage(place, FileLog(place.store(), place.spark_url).retrying, commit(low, high))
     for name in files:
         path = Path(stage.spark_path.removeprefix("file://")) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ async def test_a_table_on_s3_is_staged_committed_and_cleaned_there(s3_server: st
     for number in range(11):
         what = commit(number, number)
         table_log = FileLog(store, place.spark_url)
-        dead, stage = (Stage(place, table_log.patient, what) for _ in range(2))
+        dead, stage = (Stage(place, table_log.retrying, what) for _ in range(2))
         for one in (dead, stage):
             await store.put(f"{one.key}/day=a%3A b/part-0.parquet", b"rows")
         await dead.publish()

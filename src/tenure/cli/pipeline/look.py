@@ -92,11 +92,11 @@ def _told(run: Run | None) -> Payload | None:
 def _of_buffer(pipeline: Pipeline) -> Payload:
     import asyncio
 
-    from tenure.buffer.manifest.groups import group_standing
+    from tenure.buffer.manifest.groups import group_stat
     from tenure.buffer.store.interface import open_store
 
     store = open_store(pipeline.buffer_url)
-    group = asyncio.run(group_standing(store, pipeline.source.group))
+    group = asyncio.run(group_stat(store, pipeline.source.group))
     return {
         "buffer": store.url,
         "group": group.group,

@@ -14,7 +14,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.buffer.ingest.sink import says_disk_full
-from tenure.buffer.store.interface import OutcomeUnknown
+from tenure.buffer.store.interface import OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
 
 __all__ = ["failure", "is_of_spark", "is_of_the_rows", "named_causes", "passing", "reason_of"]
@@ -66,7 +66,7 @@ def passing(error: Exception, doing: str) -> TenureError | None:
 
     ``doing`` is what failed, such as "batches 3 to 7 were not written".
     """
-    if not is_of_spark(error) and not isinstance(error, (OSError, OutcomeUnknown)):
+    if not is_of_spark(error) and not isinstance(error, (OSError, OutcomeUnknown, StoreFull)):
         return None
     text = str(error)
     begins = max((found.start() for found in _CAUSE.finditer(text)), default=0)

@@ -44,7 +44,7 @@ def read_footers(
 
 class _Footers:
     def __init__(self, store: ObjectStore, settings: ReaderSettings) -> None:
-        self._patient = RetryingStore(Metered(store, BufferMetrics()), settings.buffer)
+        self._retrying = RetryingStore(Metered(store, BufferMetrics()), settings.buffer)
         self._settings = settings
         self._bytes = 0
 
@@ -81,9 +81,9 @@ class _Footers:
         return tail if size <= len(tail) else await self._tail(descriptor, size)
 
     async def _tail(self, descriptor: Descriptor, length: int) -> bytes:
-        start, store = descriptor.bytes - length, self._patient.store
+        start, store = descriptor.bytes - length, self._retrying.store
         try:
-            tail = await self._patient.repeat(
+            tail = await self._retrying.repeat(
                 lambda: store.get(descriptor.location, start=start, length=length, limit_bytes=length)
             )
         except ObjectMissing:

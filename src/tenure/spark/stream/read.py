@@ -64,14 +64,14 @@ def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: st
 
 
 def _is_given_up(url: str, seq: int, *, group: str) -> bool:
-    return background().run(_patient(url).exists(quarantine_key(seq, group)))
+    return background().run(_retrying(url).exists(quarantine_key(seq, group)))
 
 
 def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
     """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
     record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
-    background().run(_patient(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+    background().run(_retrying(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
 
 
-def _patient(url: str) -> RetryingStore:
+def _retrying(url: str) -> RetryingStore:
     return RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())

@@ -36,22 +36,22 @@ class Staging:
     """
 
     def __init__(self, url: str) -> None:
-        self._patient = RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())
+        self._retrying = RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())
 
     # Rows
 
     def put(self, writer: str, data: bytes) -> str:
         """Store a file of rows; returns its key."""
         key = f"staged/{writer}/{secrets.token_hex(16)}"
-        background().run(self._patient.create_own(key, data))
+        background().run(self._retrying.create_own(key, data))
         return key
 
     def read(self, file: StagedFile, chunk: Chunk) -> bytes:
         """A chunk's bytes. Raises Corrupt (``staged_damaged``) where its file is gone."""
-        store = self._patient.store
+        store = self._retrying.store
         try:
             return background().run(
-                self._patient.repeat(
+                self._retrying.repeat(
                     lambda: store.get(file.key, start=chunk.offset, length=chunk.bytes, limit_bytes=chunk.bytes)
                 )
             )
@@ -67,7 +67,7 @@ class Staging:
     def choose(self, record: Record) -> Record:
         """The record of the batch: this one, or the one that was there."""
         key = _chosen(record.batch)
-        if background().run(self._patient.create(key, dump_record(record))):
+        if background().run(self._retrying.create(key, dump_record(record))):
             return record
         found = self.chosen(record.batch)
         if found is None:  # finished and removed by another driver since
@@ -86,9 +86,9 @@ class Staging:
         """How long ago the batch was chosen, by the store's clock."""
 
         async def age() -> int:
-            store = self._patient.store
-            info = await self._patient.repeat(lambda: store.head(_chosen(batch)))
-            return await self._patient.repeat(store.now_ms) - info.modified_ms
+            store = self._retrying.store
+            info = await self._retrying.repeat(lambda: store.head(_chosen(batch)))
+            return await self._retrying.repeat(store.now_ms) - info.modified_ms
 
         return background().run(age())
 
@@ -101,7 +101,7 @@ class Staging:
         """Note that every chunk is in the topic, then remove what was needed for that."""
         batch = record.batch
         about = {"topic": batch.topic, "rows": record.rows}
-        background().run(self._patient.create_own(_done(batch), msgspec.json.encode(about)))
+        background().run(self._retrying.create_own(_done(batch), msgspec.json.encode(about)))
         self.forget(record)
         older = [info.key for info in self._list(f"done/{batch.writer}/") if _number(info.key) < batch.number]
         self._delete(older)
@@ -119,7 +119,7 @@ class Staging:
         staged = self._list("staged/")
         if not staged:
             return 0
-        before_ms = background().run(self._patient.repeat(self._patient.store.now_ms)) - grace_ms
+        before_ms = background().run(self._retrying.repeat(self._retrying.store.now_ms)) - grace_ms
         old = [info.key for info in staged if info.modified_ms < before_ms][:_SWEPT_MAX]
         if not old:
             return 0
@@ -132,18 +132,18 @@ class Staging:
     # The store
 
     def _load(self, key: str) -> Record | None:
-        data = background().run(self._patient.find(key, _RECORD_BYTES_MAX))
+        data = background().run(self._retrying.find(key, _RECORD_BYTES_MAX))
         return None if data is None else load_record(data, key)
 
     def _list(self, prefix: str) -> list[ObjectInfo]:
         async def listed() -> list[ObjectInfo]:
-            return [info async for info in self._patient.listed(prefix)]
+            return [info async for info in self._retrying.list_objects(prefix)]
 
         return background().run(listed())
 
     def _delete(self, keys: Sequence[str]) -> None:
         if keys:
-            background().run(self._patient.delete(keys))
+            background().run(self._retrying.delete(keys))
 
 
 def _chosen(batch: Batch) -> str:

@@ -95,7 +95,7 @@ class FileCompaction:
     def _round(self, state: LogState, found: Sequence[Chosen]) -> int | None:
         """Rewrite and commit; return the number of new files, None where another compaction was faster."""
         commit = Commit(_OWN, _OWN, state.last, state.last, 1)
-        stage = Stage(self._place, self._log.patient, commit)
+        stage = Stage(self._place, self._log.retrying, commit)
         old = [line for one in found for line in one.lines]
         try:
             for one in found:
@@ -126,7 +126,7 @@ class FileCompaction:
 
     async def _finish(self, stage: Stage, mark: Mark, old: Sequence[Line], lines: Sequence[Line]) -> int | None:
         keys = [self._place.key_of(line.path) for line in old]
-        await self._log.patient.create_own(f"{_REPLACED}{stage.attempt}.json", msgspec.json.encode(keys))
+        await self._log.retrying.create_own(f"{_REPLACED}{stage.attempt}.json", msgspec.json.encode(keys))
         committed = await self._commit(mark, old, lines)
         if not committed:
             await stage.discard()
@@ -143,23 +143,23 @@ class FileCompaction:
             if not dropped <= {line.path for line in state.files}:
                 return False
             if not await self._log.replace(state, mark, dropped=dropped, files=lines):
-                await self._log.patient.pause(turn, 250)
+                await self._log.retrying.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
 
     async def _remove_replaced(self) -> None:
         """Delete files that compactions replaced long enough ago, and the records that name them."""
-        state, patient = await self._log.read(), self._log.patient
+        state, retrying = await self._log.read(), self._log.retrying
         last = state.marks.get((_OWN, _OWN))
         if last is None:
             return
         live = {self._place.key_of(line.path) for line in state.files}
-        due_ms = await patient.store.now_ms() - self._keep_ms
+        due_ms = await retrying.store.now_ms() - self._keep_ms
         records, due, kept = list[str](), set[str](), set[str]()
-        async for info in patient.listed(_REPLACED):
+        async for info in retrying.list_objects(_REPLACED):
             match = _RECORD.fullmatch(info.key.removeprefix(_REPLACED))
             if match is None or int(match[1]) > last.high:  # a compaction that is under way
                 continue
-            keys = msgspec.json.decode(await patient.get(info.key, _RECORD_BYTES_MAX), type=list[str])
+            keys = msgspec.json.decode(await retrying.get(info.key, _RECORD_BYTES_MAX), type=list[str])
             if not live.isdisjoint(keys):  # of an attempt that was given up
                 records.append(info.key)
             elif info.modified_ms <= due_ms:
@@ -168,8 +168,8 @@ class FileCompaction:
             else:
                 kept.update(keys)
         if records:
-            await patient.delete(sorted(due - kept))
-            await patient.delete(records)
+            await retrying.delete(sorted(due - kept))
+            await retrying.delete(records)
 
 
 def _is_overtaken(state: LogState, own: Commit | Mark) -> bool:

@@ -65,7 +65,7 @@ class FileLog:
 
     def __init__(self, store: ObjectStore, table: str, *, settings: BufferSettings | None = None) -> None:
         self._settings = settings or BufferSettings()
-        self.patient = RetryingStore(Metered(store, BufferMetrics()), self._settings)
+        self.retrying = RetryingStore(Metered(store, BufferMetrics()), self._settings)
         self._table = table
 
     async def read(self) -> LogState:
@@ -81,7 +81,7 @@ class FileLog:
                     return await self._state(wanted)
             except ObjectMissing:  # it was covered, and deleted, since it was listed
                 pass
-            await self.patient.pause(attempt, self._settings.conflict_ms_max)
+            await self.retrying.pause(attempt, self._settings.conflict_ms_max)
         raise Overloaded("the table's log changes faster than it can be read", code="table_busy")
 
     async def append(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bool:
@@ -120,7 +120,7 @@ class FileLog:
                 "and fewer files, or begin another table",
                 code="table_log_too_large",
             )
-        if not await self.patient.create(_key(number), data):
+        if not await self.retrying.create(_key(number), data):
             return False
         numbers = await self._numbers()
         await self._forget(numbers)
@@ -129,7 +129,7 @@ class FileLog:
     async def _numbers(self) -> dict[int, ObjectInfo]:
         """The log's numbers, ascending."""
         found = dict[int, ObjectInfo]()
-        async for info in self.patient.listed(LOG):
+        async for info in self.retrying.list_objects(LOG):
             match = _NAME.fullmatch(info.key.removeprefix(LOG))
             if match is None:  # checksums and half-written files of Hadoop's
                 continue
@@ -143,7 +143,7 @@ class FileLog:
         return dict(sorted(found.items()))
 
     async def _state(self, wanted: range) -> LogState:
-        reads = [self.patient.get(_key(number), LOG_BYTES_MAX) for number in wanted]
+        reads = [self.retrying.get(_key(number), LOG_BYTES_MAX) for number in wanted]
         state = LogState(wanted.stop - 1)
         for number, data in zip(wanted, await asyncio.gather(*reads), strict=True):
             state.add(decode(_key(number), data))
@@ -157,7 +157,7 @@ class FileLog:
         before_ms = max(info.modified_ms for info in numbers.values()) - KEEP_MS
         old = [info.key for number, info in numbers.items() if number < compacts[-2] and info.modified_ms < before_ms]
         if old:
-            await self.patient.delete(old)
+            await self.retrying.delete(old)
 
 
 def _wanted(numbers: Collection[int]) -> range:

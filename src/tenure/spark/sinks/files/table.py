@@ -128,7 +128,7 @@ class FileTable:
         log = self._log()
         if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
             return
-        stage = Stage(self._place, log.patient, commit)
+        stage = Stage(self._place, log.retrying, commit)
         try:
             with named_causes(_not_there(commit)):
                 self._stage(frame, stage)
@@ -184,7 +184,7 @@ class FileTable:
                 state.add([*lines])
                 state.marks[commit.buffer, commit.sink] = mark
                 return state
-            await log.patient.pause(turn, 250)
+            await log.retrying.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
 
 
