@@ -1,7 +1,7 @@
-"""The data pipeline: from buffer and topics to tables and reports, as Spark jobs.
+"""The data pipeline: Spark jobs from a buffer and topics to tables and reports.
 
-``ingest`` brings a buffer into a table, exactly once; the classes are the tables. ``docs/design/spark.md`` says why it
-is safe. Nothing here looks for pyspark before it is used.
+``ingest`` brings a buffer into a table, exactly once; the classes are the tables. ``docs/design/spark.md`` has the
+proof. Nothing here imports pyspark before it is used.
 """
 
 from __future__ import annotations

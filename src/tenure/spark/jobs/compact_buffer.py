@@ -1,8 +1,8 @@
-"""Small batches into well-sized files: a buffer's raw entries as a Parquet table by day or hour, each entry once.
+"""Compaction of a buffer: its raw entries in well-sized Parquet files, by day or hour, each entry once.
 
 A range is cut into as many shares as files of the wanted size fit into it: consecutive batches of about the same bytes.
 Each share is one task's, and so one file, or one more where a day ends within it. Batches and files are both Parquet
-with zstd, so the bytes of the one tell the bytes of the other.
+with zstd, so the bytes of a batch predict the bytes of a file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KEYS_TRIED: Final = 20
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a run made of what; ``files`` and ``files_bytes`` are those it added."""
+    """The result of a run; ``files`` and ``files_bytes`` are those it added."""
 
     summary: Summary
     files: int
@@ -77,11 +77,11 @@ class CompactTable:
         self._place = Place(where)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """As the file table's."""
+        """Return the file table's needs."""
         return self._table.needs(spark_version)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """As the file table's."""
+        """Return the file table's last commit."""
         return self._table.last_committed(spark, buffer)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -91,7 +91,7 @@ class CompactTable:
         self._table.write(_laid_out(frame, shares, by=self._by), commit)
 
     def sizes(self) -> list[int]:
-        """The bytes of each file that is committed. Raises Corrupt for a damaged log."""
+        """Return the bytes of each committed file. Raises Corrupt for a damaged log."""
         state = background().run(FileLog(self._place.store(), self._place.spark_url).read())
         return [line.size for line in state.files]
 
@@ -108,9 +108,9 @@ def compact(
     limits: Limits | None = None,
     on_range: OnRange | None = None,
 ) -> Compacted:
-    """Bring everything that the buffer holds for the group into a table of well-sized files, and end.
+    """Bring everything that the buffer holds for the group into a table of well-sized files, and return.
 
-    The group has the table for its sink, so each entry is there once, whatever dies. Raises as ``ingest`` does.
+    The group has the table for its sink, so each entry is there once after any crash. Raises as ``ingest`` does.
     """
     table = CompactTable(buffer_url, where, by=by, file_bytes=file_bytes)
     limits = limits or Limits(
@@ -129,7 +129,7 @@ async def _descriptors(url: str, low: int, high: int) -> list[Descriptor]:
 
 
 def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: By) -> DataFrame:
-    """The rows in one Spark partition per share, in the order of the buffer."""
+    """Return the rows in one Spark partition per share, in the order of the buffer."""
     from pyspark.sql import functions as f
 
     day = f.expr(_PARTS["day"])
@@ -144,7 +144,7 @@ def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: B
 
 
 def _keys(spark: SparkSession, count: int) -> list[int]:
-    """One number for each of ``count`` partitions that Spark hashes into it: asked of Spark, which knows its hash.
+    """Return for each of ``count`` partitions a number that Spark hashes into it, asked of Spark itself.
 
     A range partitioning would do too, but reads everything twice to find out what is known here.
     """

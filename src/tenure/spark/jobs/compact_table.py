@@ -20,11 +20,11 @@ __all__ = ["CompactedTable", "compact_table"]
 _FILE_BYTES: Final = 128 << 20
 _KEEP_MS: Final = 86_400_000
 _ORDERS: Final = (("seq", "index"), ("_seq", "_index"))
-"""Columns that say where a row was in its buffer."""
+"""Columns with a row's place in its buffer."""
 
 
 class CompactedTable(msgspec.Struct, frozen=True):
-    """How many files of a table were replaced, and by how many."""
+    """The number of files that were replaced, and by how many."""
 
     files_before: int
     files_after: int
@@ -40,9 +40,9 @@ def compact_table(
 ) -> CompactedTable:
     """Rewrite the small files of the file table at ``where`` as files of up to ``file_bytes``, partition by partition.
 
-    Each row stays there once, whatever dies and whoever writes meanwhile. Replaced files are removed by the first run
-    that is ``keep_ms`` later. Raises Invalid for a place that is none, Corrupt for a damaged log or file, Overloaded
-    (``table_busy``, ``disk_full``) where the table refuses for now, Conflict (``spark_failed``).
+    Each row stays there once, after any crash and with concurrent writers. Replaced files are removed by the first run
+    that is ``keep_ms`` later. Raises Invalid for a place that has no table, Corrupt for a damaged log or file,
+    Overloaded (``table_busy``, ``disk_full``) where the table refuses for now, Conflict (``spark_failed``).
     """
     rewriter = _SparkRewriter(spark)
     compaction = FileCompaction(Place(where), rewriter, file_bytes=file_bytes, files_min=files_min, keep_ms=keep_ms)
@@ -71,6 +71,6 @@ class _SparkRewriter:
         return self._read(paths).count()
 
     def _read(self, paths: Sequence[str]) -> DataFrame:
-        """Return the rows of files; one that is missing or damaged is an error, whatever the session says."""
+        """Return the rows of files. A missing or damaged file is an error, whatever the session's settings are."""
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
         return self._spark.read.options(**strict).parquet(*paths)

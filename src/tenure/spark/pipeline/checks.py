@@ -1,4 +1,4 @@
-"""Reading a pipeline file and finding every mistake in it, before Spark is started for it."""
+"""Parse a pipeline file and report every mistake in it, before Spark is started."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _KINDS: Final = {
     "array": "a list",
     "object": "a table",
 }
-"""What msgspec calls them, and TOML."""
+"""Names of types: msgspec's, and TOML's."""
 _AT_LEAST_ONE: Final = ("entries_max", "bytes_max", "batches_max", "every_ms")
 
 
 def read_pipeline(file: Path) -> Pipeline:
-    """The pipeline that a file describes. Raises Invalid (``bad_pipeline``) with every mistake, its file and line."""
+    """Return the pipeline of a file. Raises Invalid (``bad_pipeline``) with every mistake, its file and line."""
     located = read_toml(file, code=CODE)
     problems: list[Problem] = list(_strangers(located))
     found = _sections(located, problems)
@@ -49,7 +49,7 @@ def read_pipeline(file: Path) -> Pipeline:
         name for name, section in found.items() if section is None or (isinstance(section, tuple) and None in section)
     }
     sound = {name: section for name, section in found.items() if name not in bad}
-    # What stands in for a bad section is looked at by no check: a mistake shall not be told as three.
+    # The checks never look at the stand-in for a bad section: one mistake must not be reported as three.
     pipeline = Pipeline(located=located, **(_STAND_INS | sound))
     for needs, check in _CHECKS:
         if bad.isdisjoint(needs):
@@ -60,8 +60,9 @@ def read_pipeline(file: Path) -> Pipeline:
 
 
 def validate_pipeline(file: Path) -> Pipeline:
-    """The pipeline that a file describes, where this machine could also run it: its sink has what it needs for the
-    pyspark that is installed. Raises Invalid (``bad_pipeline``).
+    """Return the pipeline of a file, if this machine could also run it. Raises Invalid (``bad_pipeline``).
+
+    Its sink must have what it needs for the pyspark that is installed.
     """
     pipeline = read_pipeline(file)
     if problems := list(check_connector(pipeline)):
@@ -70,7 +71,7 @@ def validate_pipeline(file: Path) -> Pipeline:
 
 
 def _sections(located: Located, problems: list[Problem]) -> dict[str, Any]:
-    """The sections by name; None, or None within a list, where one has a mistake or is missing."""
+    """Return the sections by name; None, or None within a list, where one has a mistake or is missing."""
     found: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
         values = located.values.get(name, _EMPTY.get(name))
@@ -117,7 +118,7 @@ def _list(located: Located, name: str, kind: type[msgspec.Struct], problems: lis
 def _section(
     located: Located, path: KeyPath, kind: type[msgspec.Struct], values: dict[str, Any], problems: list[Problem]
 ) -> msgspec.Struct | None:
-    """A section, field by field, so that each mistake is told; None behind one."""
+    """Return a section, checked field by field so that each mistake is reported; None after one."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     before = len(problems)
     found: dict[str, Any] = {}
@@ -139,7 +140,7 @@ def _section(
 
 
 def _wanted(error: msgspec.ValidationError, kind: Any, value: Any) -> str:
-    """What a value should have been, in our words."""
+    """Return what a value should have been, in TOML's words."""
     choices = sorted(choice for choice in get_args(kind) if isinstance(choice, str))
     if choices:
         return f"one of {', '.join(choices)}, not {value!r}"
@@ -194,7 +195,7 @@ def _check_step(pipeline: Pipeline, index: int) -> Iterator[Problem]:
 
 
 def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
-    """Deduplication and expectations."""
+    """Check deduplication and expectations."""
     at = pipeline.located.problem
     if pipeline.deduplicate is not None and not pipeline.deduplicate.keys:
         yield at(("deduplicate", "keys"), "keys: name at least one column")
@@ -217,7 +218,7 @@ def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_places(pipeline: Pipeline) -> Iterator[Problem]:
-    """Tables that would lie on top of each other, or where a file is."""
+    """Check for tables that would lie on top of each other, or where a file is."""
     for name in ("sink", "quarantine", "expectations"):
         path = getattr(getattr(pipeline, name), "path", None)
         if path is not None and "://" not in path and pipeline.beside(path).is_file():
@@ -260,4 +261,4 @@ _CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Pipeline], Iterator[Proble
     (("pipeline", "sink"), check_sink),
     (("source", "schedule"), _check_schedule),
 )
-"""Each with the sections it looks at."""
+"""The checks, each with the sections it looks at."""

@@ -1,4 +1,4 @@
-"""What a pipeline file may say, section by section: docs/reference/pipeline-files.md explains it.
+"""The sections of a pipeline file: docs/reference/pipeline-files.md explains them.
 
 A field without a default must be there.
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """Names the sink's commits, the side tables and the last run: keep it for the life of the table."""
+    """The name of the sink's commits, the side tables and the last run: keep it for the life of the table."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a topic's records that are gone before they were read end the run."""
     group: str = "default"
     retain_for: str | None = None
-    """How long the buffer keeps batches at least, like ``7d``: raises its retention, and never lowers it."""
+    """The least time that the buffer keeps batches, like ``7d``: raises its retention, and never lowers it."""
     reader: Literal["auto", "jvm", "python"] = "auto"
     entries_max: int = 1_000_000
     """Entries of one range."""
@@ -60,12 +60,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retain_for_ms(self) -> int:
-        """What the pipeline asks of the buffer. Raises Invalid for what is no duration."""
+        """Return the retention that the pipeline asks for. Raises Invalid for a malformed duration."""
         return 0 if self.retain_for is None else ms_of(self.retain_for, field="retain_for", max_ms=RETAIN_FOR_MS_MAX)
 
     @property
     def place(self) -> str:
-        """For people."""
+        """Return the source's name for people."""
         return f"topic {self.topic} of {self.url}" if self.topic is not None else str(self.buffer)
 
 
@@ -78,14 +78,14 @@ class Decode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Exactly one of the three."""
+    """One step: exactly one of the three."""
 
     sql: str | None = None
     """A query over ``input``."""
     file: str | None = None
     """A file with such a query."""
     python: str | None = None
-    """``module:function``, which takes a DataFrame and gives one."""
+    """``module:function``, which takes a DataFrame and returns one."""
 
 
 class Deduplicate(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +102,12 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True):
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    """Where the results are kept, as a table."""
+    """The table of the results."""
 
 
 class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    """Where the rows go that were set aside, as a table."""
+    """The table of rows that were set aside."""
 
 
 class SinkTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class SinkTable(msgspec.Struct, frozen=True, kw_only=True):
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     run: Literal["once", "follow", "streaming"] = "once"
     every_ms: int = 1_000
-    """How often `follow` looks for more, and how often `streaming` begins a micro-batch."""
+    """The interval at which `follow` looks for more, and `streaming` begins a micro-batch."""
     checkpoint: str | None = None
     """Spark's checkpoint; streaming needs one."""
 
@@ -149,11 +149,11 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "schedule": Schedule,
 }
 LISTS: Final[dict[str, type[msgspec.Struct]]] = {"step": Step, "expect": Expect}
-"""Those that may stand there several times, as ``[[step]]``."""
+"""Sections that may occur several times, as ``[[step]]``."""
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A pipeline file that was found sound."""
+    """A pipeline file that passed all checks."""
 
     located: Located
     pipeline: Head
@@ -177,26 +177,26 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def buffer_url(self) -> str:
-        """The buffer's URL; a directory is one beside the file. Not of a pipeline from a topic."""
+        """Return the buffer's URL; a directory is relative to the file. Not for a pipeline from a topic."""
         assert self.source.buffer is not None
         return url_of(self.source.buffer, self.file)
 
     @property
     def checkpoint_url(self) -> str:
-        """Where the checkpoint of a streaming query is."""
+        """Return the URL of a streaming query's checkpoint."""
         assert self.schedule.checkpoint is not None
         return url_of(self.schedule.checkpoint, self.file)
 
     @property
     def notes_url(self) -> str:
-        """Where the last run is noted: beside the batches, or the checkpoint of a pipeline from a topic."""
+        """Return where runs are noted: beside the batches, or beside the checkpoint of a pipeline from a topic."""
         return self.buffer_url if self.source.topic is None else checkpoint_store_url(self.checkpoint_url)
 
     def beside(self, path: str) -> Path:
-        """A path of the file, which is relative to it."""
+        """Return a path of the file, which is relative to it."""
         return self.file.parent / path
 
 
 def url_of(where: str, file: Path) -> str:
-    """A URL as it is; a path as the URL of a directory, relative to the file."""
+    """Return a URL as it is; a path as the URL of a directory, relative to the file."""
     return where if "://" in where else (file.parent / where).absolute().as_uri()

@@ -1,7 +1,7 @@
-"""Counting rows on their way, without reading them again for it.
+"""Counting rows while they are written, without reading them again.
 
-Spark counts while it writes (`observe`). Where rows are needed more than once, they are kept for the time of a range,
-and counted there.
+Spark counts while it writes (`observe`). Where rows are needed more than once, they are persisted for the time of a
+range, and counted there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "kept", "observed"]
 
 Counts = Callable[[], dict[str, int]]
-"""Gives the figures, by name; empty where they cannot be had."""
+"""Returns the figures by name; empty where they are not available."""
 
 _FIGURES_WITHIN_S: Final = 10
 
 
 def kept(rows: DataFrame, figures: dict[str, Column], held: list[DataFrame]) -> tuple[DataFrame, Counts]:
-    """The rows, kept, and added to ``held`` until they are let go with ``unpersist``; asking for figures reads them."""
+    """Return the rows, persisted and added to ``held`` for the caller to unpersist; asking for figures reads them."""
     persisted = rows.persist()
     held.append(persisted)
     found: dict[str, int] = {}
@@ -40,8 +40,10 @@ def kept(rows: DataFrame, figures: dict[str, Column], held: list[DataFrame]) -> 
 def observed(
     rows: DataFrame, figures: dict[str, Column], held: list[DataFrame], *, through_views: bool = False
 ) -> tuple[DataFrame, Counts]:
-    """The rows, counted by the first action that reads them; ask for figures behind it. Where Spark would not tell,
-    they are kept: ``through_views`` says that queries over views lie between them and the action.
+    """Return the rows, counted by the first action that reads them; ask for figures after it.
+
+    Where Spark would not report the figures, the rows are persisted. ``through_views`` says that queries over views lie
+    between them and the action.
     """
     if _is_told_nothing(rows, through_views=through_views):
         return kept(rows, figures, held)
@@ -55,15 +57,17 @@ def observed(
 
 
 def _is_told_nothing(rows: DataFrame, *, through_views: bool) -> bool:
-    """Whether an observation has no answer: through Spark Connect before 4.0 none has, and later none of what lies
-    behind a view, which the client does not look into.
+    """Return whether an observation has no answer.
+
+    Through Spark Connect before 4.0 none has, and later none of what lies behind a view, which the client does not look
+    into.
     """
     connected = type(rows).__module__.startswith("pyspark.sql.connect")
     return connected and (through_views or rows.sparkSession.version.startswith("3."))
 
 
 def _got(observation: Any) -> dict[str, int]:
-    """What was observed. Spark waits for ever where no action came, so somebody else does the waiting."""
+    """Return what was observed. Spark waits for ever where no action came, so another thread does the waiting."""
     found: dict[str, int] = {}
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""A pipeline in words: what `tenure pipeline explain` and the summary of a run say."""
+"""A pipeline in words, for `tenure pipeline explain` and the summary of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MALFORMED = {
 
 
 def described(pipeline: Pipeline) -> list[str]:
-    """What happens to an entry, a sentence a line, in that order."""
+    """Return what happens to an entry, a sentence a line, in that order."""
     source, decode, schedule = pipeline.source, pipeline.decode, pipeline.schedule
     lines = [
         f"read {_source(pipeline)}, at most {source.entries_max:,} entries or {source.bytes_max:,} stored bytes at a "
@@ -48,7 +48,7 @@ def _source(pipeline: Pipeline) -> str:
 
 
 def plan_of(frame: DataFrame) -> str:
-    """Spark's formatted plan, which it prints by itself."""
+    """Return Spark's formatted plan, which it prints by itself."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         frame.explain(mode="formatted")

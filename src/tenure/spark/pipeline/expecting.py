@@ -1,4 +1,4 @@
-"""Expectations: which rows are as they should be, and what becomes of the others."""
+"""Expectations: mark the rows that fail, then set them aside, drop them, or stop the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["FAILED", "Expecting"]
 
 FAILED: Final = "_failed_expectations"
-"""The names of the expectations that a row does not meet; gone before it is written."""
+"""The column with the names of the expectations that a row does not meet; dropped before it is written."""
 _SEQS_TOLD_MAX: Final = 10
 
 
@@ -31,11 +31,11 @@ class Expecting:
 
     @property
     def needs_rows_twice(self) -> bool:
-        """Whether rows have to be looked at before anything is written."""
+        """Return whether rows have to be read before anything is written."""
         return self._pipeline.expectations is not None or any(one.otherwise != "drop" for one in self.all)
 
     def marked(self, rows: DataFrame, stages: Stages) -> DataFrame:
-        """The rows with what they fail. Raises Invalid (``bad_step``) for an expression that cannot be planned."""
+        """Add what each row fails. Raises Invalid (``bad_step``) for an expression that cannot be planned."""
         from pyspark.sql import functions as f
 
         if not self.all:
@@ -44,12 +44,12 @@ class Expecting:
         for index, expect in enumerate(self.all):
             with stages.blaming(("expect", index, "that")):
                 met = f.coalesce(f.expr(expect.that).cast("boolean"), f.lit(False))
-                rows.select(met).schema  # noqa: B018 - also a server that plans late plans it now
+                rows.select(met).schema  # noqa: B018 - makes a server that plans late plan it now
                 names.append(f.when(~met, f.lit(expect.name)))
         return rows.withColumn(FAILED, f.array_compact(f.array(*names)))
 
     def figures(self) -> dict[str, Column]:
-        """What is counted: rows that come in, that fail each, and what becomes of them."""
+        """Return what is counted: rows that come in, that fail each, and what becomes of them."""
         from pyspark.sql import functions as f
 
         rows = {"rows_in": f.count(f.lit(1))}
@@ -61,18 +61,18 @@ class Expecting:
         return rows | fails | {"quarantined": _count(aside), "dropped": _count(dropped)}
 
     def good(self, rows: DataFrame) -> DataFrame:
-        """The rows that go on."""
+        """Return the rows that go on."""
         from pyspark.sql import functions as f
 
         return rows.where(f.size(FAILED) == 0).drop(FAILED) if self.all else rows
 
     def set_aside(self, rows: DataFrame) -> DataFrame | None:
-        """The rows that the quarantine gets, with what they fail; None where no expectation sends any there."""
+        """Return the rows for the quarantine, with what they fail; None where no expectation sends any there."""
         those = self._those("quarantine")
         return rows.where(_fails(those)) if those else None
 
     def stop_on_failure(self, rows: DataFrame, counts: Counts) -> None:
-        """Raises Conflict (``expectation_failed``) where a row fails what no row may fail."""
+        """Raise Conflict (``expectation_failed``) where a row fails what no row may fail."""
         for index, expect in enumerate(self.all):
             failed = counts().get(f"fails_{index}", 0) if expect.otherwise == "fail" else 0
             if failed:
@@ -91,7 +91,7 @@ class Expecting:
 
 
 def _fails(expects: list[Expect]) -> Column:
-    """Whether a row fails one of them."""
+    """Return whether a row fails one of them."""
     from pyspark.sql import functions as f
 
     return f.arrays_overlap(f.col(FAILED), f.array(*[f.lit(one.name) for one in expects])) if expects else f.lit(False)
@@ -104,7 +104,7 @@ def _count(which: Column) -> Column:
 
 
 def _seqs(rows: DataFrame, expect: Expect) -> str:
-    """The first batches that failing rows come from, as far as the rows still know."""
+    """Return the first batches that failing rows come from, as far as the rows still show them."""
     if "_seq" not in rows.columns:
         return ""
     found = rows.where(_fails([expect])).select("_seq").distinct().orderBy("_seq").limit(_SEQS_TOLD_MAX + 1).collect()

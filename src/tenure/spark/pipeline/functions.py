@@ -1,4 +1,4 @@
-"""The Python functions that a pipeline file names."""
+"""Load the Python functions that a pipeline file names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["load_function"]
 
 
 def load_function(name: str, *, beside: Path) -> Callable[[Any], Any]:
-    """The function ``module:function``, where the module may lie beside the pipeline file. Raises Invalid."""
+    """Return the function ``module:function``; the module may lie beside the pipeline file. Raises Invalid."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise Invalid(f"{name!r} is not of the form module:function")
@@ -23,7 +23,7 @@ def load_function(name: str, *, beside: Path) -> Callable[[Any], Any]:
         sys.path.insert(0, place)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a module of the user's may fail in every way
+    except Exception as error:  # a module of the user's may raise anything
         raise Invalid(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     found = module
     for part in attribute.split("."):

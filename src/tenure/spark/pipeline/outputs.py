@@ -1,7 +1,7 @@
-"""A pipeline as a sink: raw rows of a range go in, and come out in up to three tables, each of them once.
+"""The sink of a pipeline: the raw rows of a range go into up to three tables, into each of them once.
 
 The quarantine and the results of expectations are tables of their own, with markers of their own. They are written
-before the main one, and the range is acknowledged behind it. Whatever dies in between, the range comes again, and each
+before the main one, and the range is acknowledged after it. After a crash in between, the range comes again, and each
 table skips what it holds: what is in the main table is therefore always in the others too.
 """
 
@@ -46,7 +46,7 @@ class Decoded(NamedTuple):
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """What became of the entries of one range, or of several."""
+    """Counts of the entries of one range, or of several."""
 
     entries: int = 0
     rows: int = 0
@@ -81,20 +81,18 @@ class Outputs:
         """Told of every commit behind it, where nobody else is."""
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """What all of the tables need."""
+        """Return what all of the tables need."""
         all_needs = [sink.needs(spark_version) for sink in (self._main, *self._sides.values())]
         packages = dict.fromkeys(package for needs in all_needs for package in needs.packages)
         conf = {key: value for needs in reversed(all_needs) for key, value in needs.conf.items()}
         return Needs(tuple(packages), conf)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the main table holds."""
+        """Return what the main table holds."""
         return self._main.last_committed(spark, buffer)
 
     def planned(self, raw: DataFrame) -> DataFrame:
-        """What the main table would get of these raw rows; nothing runs. Raises Invalid (``bad_step``,
-        ``bad_schema``).
-        """
+        """Plan the main table's rows for these raw ones. Raises Invalid (``bad_step``, ``bad_schema``)."""
         rows = self._stages.decode(raw)
         if self._pipeline.decode.malformed != "column":
             rows = without_malformed(rows)
@@ -103,7 +101,7 @@ class Outputs:
         return good
 
     def _check_columns(self, rows: DataFrame) -> None:
-        """What the main table asks of its rows. Raises Invalid (``bad_step``) naming the line."""
+        """Check what the main table asks of its rows. Raises Invalid (``bad_step``) naming the line."""
         sink, known = self._pipeline.sink, {name.lower() for name in rows.columns}
         for key in ("partition_by", "keys"):
             missing = [name for name in getattr(sink, key) if name.lower() not in known]
@@ -112,7 +110,7 @@ class Outputs:
                 raise refused([problem], code="bad_step")
         if sink.select is not None:
             with self._stages.blaming(("sink", "select")):
-                rows.selectExpr(*sink.select).schema  # noqa: B018 - also a server that plans late plans it now
+                rows.selectExpr(*sink.select).schema  # noqa: B018 - makes a server that plans late plan it now
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Decode, transform and check the rows, then write them, side tables first.

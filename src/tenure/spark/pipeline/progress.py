@@ -1,8 +1,8 @@
-"""How far a streaming query is: the batches that a micro-batch was made of, and what lies ahead of it.
+"""The progress of a streaming query: the batches of a micro-batch, and the lag after it.
 
-Spark reports offsets, which are numbers of batches: their entries and bytes, and how old the next one is, stand in the
-manifest. A topic says how many records wait and how old the first is, and not how many bytes they have. Both are read
-beside the query, for people: where they cannot be read, the query goes on and reports that they are not known.
+Spark reports offsets, which are numbers of batches: their entries and bytes, and the age of the next one, are in the
+manifest. A topic reports how many records wait and how old the first is, and not how many bytes they have. Both are
+read beside the query, for people: where they cannot be read, the query goes on and reports them as unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("tenure.spark")
 
 
 class Look(NamedTuple):
-    """The batches of a commit, and the lag behind it; None for what is not known."""
+    """The batches of a commit, and the lag after it; None for what is not known."""
 
     descriptors: tuple[Descriptor, ...] | None = None
     lag: Lag | None = None
@@ -38,7 +38,7 @@ Ahead = Callable[[Commit], Look]
 
 
 def ahead_in(pipeline: Pipeline) -> Ahead:
-    """How far a query of this pipeline is, asked after each of its commits; never raises."""
+    """Return a function that looks how far a query of this pipeline is after a commit; it never raises."""
     look = partial(_in_topic, pipeline) if pipeline.source.topic is not None else _Manifest(pipeline.buffer_url)
 
     def ahead(commit: Commit) -> Look:

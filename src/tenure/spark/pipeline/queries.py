@@ -1,4 +1,4 @@
-"""The SQL of a pipeline file: what can be told of it without Spark, and how it is run."""
+"""The SQL of a pipeline file: checks that need no Spark, and running a query over a view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAIRS: Final = {")": "(", "]": "["}
 
 
 def query_of(pipeline: Pipeline, step: Step) -> str:
-    """The query of an SQL step. Raises Invalid where its file cannot be read."""
+    """Return the query of an SQL step. Raises Invalid where its file cannot be read."""
     if step.sql is not None:
         return step.sql
     assert step.file is not None
@@ -37,7 +37,7 @@ def query_of(pipeline: Pipeline, step: Step) -> str:
 
 
 def check_query(text: str, *, over_input: bool = True) -> Iterator[str]:
-    """What is wrong with a query or an expression, as far as it can be told without Spark's parser."""
+    """Yield what is wrong with a query or an expression, as far as it shows without Spark's parser."""
     opened: list[str] = []
     words = []
     for piece in _PIECE.finditer(text):
@@ -78,9 +78,9 @@ class Views:
         self._prefix = f"tenure_{uuid.uuid4().hex[:12]}"
 
     def run(self, frame: DataFrame, query: str, *, number: int) -> DataFrame:
-        """What a query gives over the frame, which it knows as ``input``."""
+        """Return the result of a query over the frame, which it knows as ``input``."""
         view = f"{self._prefix}_{number}"
         frame.createOrReplaceTempView(view)
         body = query.strip().rstrip(";")
-        # The line break ends a comment that the query may end with.
+        # The line break ends a comment at the end of the query.
         return frame.sparkSession.sql(f"WITH input AS (SELECT * FROM {view}) SELECT * FROM (\n{body}\n)")

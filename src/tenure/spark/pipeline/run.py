@@ -1,4 +1,4 @@
-"""What is noted of a pipeline's run."""
+"""The note of a pipeline's run: its figures, its state, and what it waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Run", "Trouble"]
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run waits for: the table or the store refuses for now, and is asked again."""
+    """What a run waits for: the table or the store refuses for now, and the call is repeated."""
 
     code: str
     message: str
@@ -22,12 +22,12 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """A run, as far as it has come."""
+    """A run, with its progress so far."""
 
     pipeline: str
     schedule: str
     id: str = msgspec.field(default_factory=lambda: secrets.token_hex(4))
-    """Tells it from others that started in the same millisecond."""
+    """The part of its key that differs from runs which started in the same millisecond."""
     state: str = "running"
     """running, done, stopped or failed."""
     source: str = ""
@@ -39,7 +39,7 @@ class Run(msgspec.Struct, kw_only=True):
     ranges: int = 0
     batches: int = 0
     bytes: int | None = 0
-    """Stored bytes of the batches; None for a topic, which does not say, and where the manifest could not be read."""
+    """Stored bytes of the batches; None for a topic, which does not report them, and for an unreadable manifest."""
     passed_over: int = 0
     """Batches that the table of a backfill held already."""
     low: int | None = None
@@ -51,7 +51,7 @@ class Run(msgspec.Struct, kw_only=True):
     lag_ms: int | None = None
     """The age of the first of them by then, 0 in a backfill; None where that is not known."""
     idle_before: int = 0
-    """Runs right before this one that found nothing to write, and are not remembered for it."""
+    """Runs right before this one that found nothing to write, and whose notes it replaces."""
     figures: Figures = msgspec.field(default_factory=Figures)
     error: dict[str, Any] | None = None
     waiting: Trouble | None = None
@@ -61,7 +61,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the run ended well with nothing to write."""
+        """Return whether the run ended well with nothing to write."""
         return self.state == "done" and self.high is None and not self.passed_over
 
     @property

@@ -1,4 +1,4 @@
-"""The runs of a pipeline, noted in the buffer's store: one object per run, which that run alone writes.
+"""The history of a pipeline's runs, in the buffer's store: one object per run, which that run alone writes.
 
 So two runs at the same time cannot lose each other's note. The notes are for people, and nothing depends on them: a
 store that refuses one stops no run.
@@ -22,7 +22,7 @@ from tenure.spark.pipeline.run import Run
 __all__ = ["RUNS_KEPT_MAX", "begin_run", "last_run", "note_run", "runs_of"]
 
 RUNS_KEPT_MAX: Final = 100
-"""Runs that are remembered, those that found nothing to write not counted."""
+"""Runs that are remembered, not counting those that found nothing to write."""
 _NOTE_BYTES_MAX: Final = 64 << 10
 _MESSAGE_CHARS_MAX: Final = 4_000
 _READS_MAX: Final = 16
@@ -30,28 +30,28 @@ _READS_MAX: Final = 16
 
 
 def begin_run(url: str, run: Run) -> None:
-    """Note a run that begins, and make room: for idle runs right before it, and for those beyond ``RUNS_KEPT_MAX``.
+    """Write the note of a run that begins, and delete notes: of idle runs right before it, and beyond RUNS_KEPT_MAX.
 
     A run that found nothing to write gives its place to the next one, which counts it: a pipeline that looks every
-    minute keeps the runs that did something. The run goes on with what the one before it reached.
+    minute keeps the runs that did something. The run continues with what the one before it reached.
     """
     with suppress(TenureError, OSError):
         background().run(_begin(open_store(url), run))
 
 
 def note_run(url: str, run: Run) -> None:
-    """Write a run down over its own note."""
+    """Write the note of a run, over its own."""
     with suppress(TenureError, OSError):
         background().run(_put(open_store(url), run))
 
 
 def last_run(url: str, pipeline: str) -> Run | None:
-    """The last run that was noted; None where there was none, or its note cannot be read."""
+    """Return the last run that was noted; None where there was none, or its note cannot be read."""
     return background().run(_last(open_store(url), pipeline))
 
 
 def runs_of(url: str, pipeline: str) -> list[Run]:
-    """The runs that were noted, newest first, but for notes that cannot be read. Raises what the store raises."""
+    """Return the noted runs, newest first, except notes that cannot be read. Raises what the store raises."""
     return background().run(_runs(open_store(url), pipeline))
 
 
@@ -100,13 +100,13 @@ async def _together(store: ObjectStore, keys: Sequence[str]) -> list[Run | None]
 
 
 async def _keys(store: ObjectStore, pipeline: str) -> list[str]:
-    """The notes of a pipeline, newest first."""
+    """Return the keys of a pipeline's notes, newest first."""
     prefix = notes_prefix(pipeline)
     return sorted([info.key async for info in store.list(prefix) if NOTE.fullmatch(info.key)], reverse=True)
 
 
 async def _read(store: ObjectStore, key: str) -> Run | None:
-    """The run of a note; None where a run that began meanwhile has removed it, or it is damaged."""
+    """Return the run of a note; None where a run that began meanwhile has removed it, or it is damaged."""
     try:
         return msgspec.json.decode(await store.get(key, limit_bytes=_NOTE_BYTES_MAX), type=Run)
     except (ObjectMissing, msgspec.DecodeError):

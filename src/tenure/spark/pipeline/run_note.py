@@ -1,4 +1,4 @@
-"""Keeping the note of a run: what it has written, what it waits for, and what came of it."""
+"""Noting a run: count what it has written, what it waits for, and how it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTE_EVERY_MS: Final = 5_000
 
 
 class Noting:
-    """One run on its way: counts ranges, tells of them and of what it waits for, and notes that now and then."""
+    """The note of one run under way: counts ranges, reports them and its waits, and is written now and then."""
 
     def __init__(self, pipeline: Pipeline, run: Run, *, tell: OnRun) -> None:
         self._clock = SystemClock()
@@ -35,7 +35,7 @@ class Noting:
         begin_run(self._url, run)
 
     def count(self, done: Done) -> None:
-        """A range is in the table."""
+        """Count a range that is in the table."""
         run, summary = self.run, done.summary
         run.ranges, run.batches, run.low, run.high = summary.ranges, summary.batches, summary.low, summary.high
         run.reached = summary.high
@@ -47,7 +47,7 @@ class Noting:
             self._note()
 
     def wait(self, waiting: Waiting | None) -> None:
-        """The table or the store refuses for now, or does so no longer."""
+        """Note that the table or the store refuses for now, or with None that it does so no longer."""
         run = self.run
         if waiting is None:
             run.waiting = None
@@ -80,7 +80,7 @@ def noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -
     except KeyboardInterrupt:
         running.end("stopped")
         raise
-    except Exception as error:  # Spark's own, out of a step or a table
+    except Exception as error:  # Spark's own, from a step or a table
         told = _failure(run, error)
         running.end("failed", told)
         raise told from error
@@ -89,6 +89,6 @@ def noted(pipeline: Pipeline, run: Run, *, stop: threading.Event, tell: OnRun) -
 
 
 def _failure(run: Run, error: Exception) -> TenureError:
-    """Return one line about what Spark gave up over."""
+    """Return one line about the failure of a job of Spark's."""
     behind = "" if run.high is None else f" behind batch {run.high}"
     return failure(error, f"Spark could not bring the range{behind} through", code="pipeline_failed")

@@ -1,4 +1,4 @@
-"""Running a pipeline: a session, the job that its schedule asks for, and a note of what came of it."""
+"""Run a pipeline: open a session, start the job that its schedule asks for, and note the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["RunOptions", "backfill_pipeline", "opened", "run_pipeline"]
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Spark is, and what the command line says over the file."""
+    """Where Spark is, and what the command line overrides."""
 
     master: str | None = None
     remote: str | None = None
@@ -40,15 +40,15 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSession:
-    """A session with what the pipeline's tables need. Raises Invalid where it cannot be had."""
+    """Open a session with what the pipeline's tables need. Raises Invalid where that fails."""
     remote = options.remote is not None and not options.remote.startswith("local")
-    # What a server of Spark Connect has was decided where it was started; its version may differ from ours.
+    # A Spark Connect server's packages were chosen where it was started; its version may differ from ours.
     needs = [] if remote else [outputs.needs(spark_version())]
     session = open_session(
         f"tenure {pipeline.name}", master=options.master, remote=options.remote, conf=options.conf, needs=needs
     )
     try:
-        empty_range(session)  # some settings are looked at only when they are used
+        empty_range(session)  # Spark checks some settings only on first use
     except Exception as error:
         session.stop()
         raise explained(_innermost(error), where=options.remote or options.master or "this machine") from error
@@ -56,7 +56,7 @@ def opened(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSe
 
 
 def _innermost(error: Exception) -> Exception:
-    """The cause that an error of Spark's has, and that one's, to the first of them."""
+    """Return the innermost cause of an error of Spark's."""
     while isinstance(cause := getattr(error, "_cause", None), Exception):
         error = cause
     return error
@@ -73,10 +73,10 @@ def run_pipeline(
 ) -> Run:
     """Run a pipeline as its schedule says, until everything is written or ``stop`` is set, between two ranges.
 
-    Without ``spark`` a session is started, and stopped behind the run. ``on_start`` is called once Spark has started.
+    Without ``spark`` a session is started, and stopped after the run. ``on_start`` is called once Spark has started.
     Raises NotFound (``no_buffer``), Invalid where Spark does not start or the pipeline cannot be planned
-    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was
-    written stays, and the next run goes on behind it.
+    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was written
+    stays, and the next run continues after it.
     """
     schedule = _schedule(pipeline, options)
     outputs = Outputs(pipeline)
@@ -122,7 +122,7 @@ def backfill_pipeline(
         )
     if into in (pipeline.sink.path, pipeline.sink.table, pipeline.sink.topic):
         raise Invalid(f"{into} is the pipeline's own table, which holds these batches: name a new one", code="bad_into")
-    retained(pipeline.buffer_url, first, last)  # ends that are none are refused before Spark starts
+    retained(pipeline.buffer_url, first, last)  # malformed ends are refused before Spark starts
     outputs = Outputs(pipeline, into=into)
     stop = stop or threading.Event()
     run = _begun(pipeline, "backfill", into=into)
@@ -158,8 +158,10 @@ def _guarded(
     on_start: Callable[[SparkSession], None],
     on_range: OnRun,
 ) -> Run:
-    """The run from the session to its note, whatever comes of it. Raises NotFound (``no_buffer``) before it starts: a
-    note alone would look like something else to the producer that makes the buffer.
+    """Do the run from the session to its note, and note any failure.
+
+    Raises NotFound (``no_buffer``) before it starts: a note alone would make the prefix foreign to the producer that
+    creates the buffer.
     """
     if pipeline.source.topic is None:
         background().run(buffer_id(pipeline.buffer_url))
@@ -179,7 +181,7 @@ def _guarded(
 
 
 def _begun(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run:
-    """The note of a run, or of a backfill into another table, before anything has happened."""
+    """Return the note of a run, or of a backfill into another table, before anything has happened."""
     return Run(
         pipeline=pipeline.name if into is None else f"{pipeline.name}.backfill",
         schedule=schedule,
@@ -190,7 +192,7 @@ def _begun(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run
 
 
 def _schedule(pipeline: Pipeline, options: RunOptions) -> Literal["once", "follow", "streaming"]:
-    """What the command line asks for, or else the file. Raises Invalid for what the file is not made for."""
+    """Return the schedule of the command line, or else of the file. Raises Invalid for one that the file lacks."""
     schedule = options.schedule or pipeline.schedule.run
     if schedule == "follow" and pipeline.source.topic is not None:
         schedule = "streaming"  # which is how a topic is followed

@@ -1,7 +1,7 @@
-"""Rows that a pipeline sets aside, in columns that do not depend on what it makes of entries.
+"""Rows that a pipeline sets aside, in columns that do not depend on its schema or steps.
 
 ``row`` is for people: the row as JSON, or the beginning of a text that could not be decoded. ``entry`` is for a replay:
-what was produced, byte for byte. It is read again from the range, and only for the rows that are set aside.
+the bytes as produced. It is read again from the range, and only for the rows that are set aside.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _ROWS_PER_FILE: Final = 100_000
 
 
 def quarantined(raw: DataFrame, entries: DataFrame | None, aside: DataFrame | None, *, count: int) -> DataFrame:
-    """Return the ``count`` rows that a quarantine gets: malformed ones of ``entries``, and those set ``aside`` by
-    expectations; one of the two is given at least.
+    """Return the ``count`` rows for the quarantine; at least one of the two sources is given.
+
+    They are the malformed ones of ``entries``, and those set ``aside`` by expectations.
     """
     parts = [] if entries is None else [_malformed(entries)]
     parts += [] if aside is None else [_failing(aside)]

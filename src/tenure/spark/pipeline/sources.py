@@ -1,4 +1,4 @@
-"""What a pipeline reads from, checked: a buffer or a topic, each with what belongs to it."""
+"""Checks of a pipeline's source: a buffer or a topic, each with the fields that belong to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_A_BUFFER: Final = ("group", "retain_for", "reader", "batches_max")
 
 
 def check_source(pipeline: Pipeline) -> Iterator[Problem]:
-    """What is wrong with the source's section."""
+    """Yield what is wrong with the source's section."""
     at, source, given = pipeline.located.problem, pipeline.source, pipeline.located.values["source"]
     if (source.buffer is None) == (source.topic is None):
         yield at(("source",), "[source] needs a buffer or a topic, one of them")

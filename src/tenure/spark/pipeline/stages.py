@@ -1,4 +1,4 @@
-"""From the raw rows of a range to those that expectations look at: decode, steps, deduplication."""
+"""The stages from a range's raw rows to those that expectations check: decode, steps, deduplication."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _PLACE = ("_seq", "_index")
 
 
 class Stages:
-    """What a pipeline does to rows. Files are read anew for every range, so a field that joins a schema file is there
-    in the next one, without a restart.
+    """The stages of a pipeline.
+
+    Files are read again for every range, so a field that joins a schema file is there in the next one, without a
+    restart.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -31,13 +33,13 @@ class Stages:
         self._views = Views()
 
     def decode(self, raw: DataFrame) -> DataFrame:
-        """Typed columns, and ``_malformed``. Raises Invalid (``bad_schema``)."""
+        """Return the typed columns, and ``_malformed``. Raises Invalid (``bad_schema``)."""
         decode = self._pipeline.decode
         schema = None if decode.schema is None else read_schema(self._pipeline.beside(decode.schema))
         return decoded(raw, schema, format=decode.format)
 
     def transform(self, rows: DataFrame) -> DataFrame:
-        """The steps, then one row for each key. Raises Invalid (``bad_step``) naming the line of what failed."""
+        """Apply the steps, then keep one row for each key. Raises Invalid (``bad_step``) with the failed line."""
         for number, step in enumerate(self._pipeline.step):
             key = next(name for name in ("python", "file", "sql") if getattr(step, name) is not None)
             path = ("step", number, key)
@@ -50,7 +52,7 @@ class Stages:
 
     @contextmanager
     def blaming(self, path: KeyPath) -> Iterator[None]:
-        """Turn what fails inside into an error at that key of the pipeline file."""
+        """Raise what fails inside as an error at that key of the pipeline file."""
         try:
             yield
         except TenureError:
@@ -78,7 +80,7 @@ class Stages:
 
 
 def empty_range(spark: SparkSession) -> DataFrame:
-    """The raw columns without a row, to see whether a pipeline can be planned at all."""
+    """Return the raw columns without a row, to check that a pipeline can be planned at all."""
     from tenure.spark.reader.columns import spark_schema
 
     return spark.createDataFrame([], spark_schema())
@@ -92,13 +94,13 @@ def _applied(function: Callable[[Any], Any], rows: DataFrame) -> DataFrame:
 
 
 def _analyzed(rows: DataFrame) -> DataFrame:
-    """The same rows; a plan that cannot be is told now, also by a server that plans late."""
+    """Return the same rows, after analysis: a server that plans late reports a bad plan now."""
     rows.schema  # noqa: B018
     return rows
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Spark says, without the plan behind it; of another error with its kind."""
+    """Return the first line of Spark's message, without the plan after it; for another error with its kind."""
     kind = type(error)
     lines = [line for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
@@ -107,5 +109,5 @@ def _reason(error: Exception) -> str:
 
 
 def without_malformed(rows: DataFrame) -> DataFrame:
-    """The rows of entries that fit."""
+    """Return the rows of entries that fit."""
     return rows.where(f"{MALFORMED} IS NULL").drop(MALFORMED)

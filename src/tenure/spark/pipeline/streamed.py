@@ -1,4 +1,4 @@
-"""One query of Spark's, from the buffer or a topic through the pipeline into its tables."""
+"""Run a pipeline as one streaming query, from the buffer or a topic into its tables."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _IDLE_WITHIN_S: Final = 60
 
 
 class _Kept:
-    """The outputs as the sink of a query: what they refuse for now is repeated, and what they raise is kept, for Spark
-    hands on its text alone.
+    """The outputs as the sink of a query.
+
+    A refusal for now is repeated. An error is kept, because Spark passes on its text alone.
     """
 
     def __init__(self, outputs: Outputs, retrying: Retrying) -> None:
@@ -63,9 +64,9 @@ def stream(
     on_range: OnRange,
     on_wait: OnWait,
 ) -> None:
-    """Run until ``stop`` is set, or ``once`` until everything is written, and end between two micro-batches.
+    """Run until ``stop`` is set, or with ``once`` until everything is written, and return between two micro-batches.
 
-    Raises Invalid (``spark_too_old``) below Spark 4.2, what the tables raise, and what else the query failed with.
+    Raises Invalid (``spark_too_old``) below Spark 4.2, what the tables raise, and any other failure of the query.
     """
     need_streams(spark)
     register(spark)
@@ -81,7 +82,7 @@ def stream(
         _wait_until_idle(query)
         if query.isActive:
             query.stop()
-            return  # what it was at, if anything, is run again
+            return  # the micro-batch under way, if any, is run again
         error = sink.raised or query.exception()
         if error is not None:
             raise error
@@ -103,7 +104,7 @@ def _from_buffer(
 
 
 def _teller(on_range: OnRange, ahead: Ahead) -> Callable[[Commit], None]:
-    """Reports every micro-batch that was written: what was read for it, and what is still to come."""
+    """Return a function that reports a written micro-batch: what was read for it, and what is still to come."""
     began_s = time.monotonic()
     summary = Summary()
 
@@ -119,7 +120,7 @@ def _teller(on_range: OnRange, ahead: Ahead) -> Callable[[Commit], None]:
 
 
 def _wait_until_idle(query: StreamingQuery) -> None:
-    """Let a micro-batch that is under way come to its end, for a while."""
+    """Wait for the micro-batch under way to end, for a limited time."""
     until_s = time.monotonic() + _IDLE_WITHIN_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
         time.sleep(_LOOK_EVERY_S)

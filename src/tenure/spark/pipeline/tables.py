@@ -1,4 +1,4 @@
-"""Which sink a pipeline file means: its arguments are checked by making it, which starts nothing."""
+"""The sink of a pipeline file: check its section, and make it, which starts nothing."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _ALLOWED: Final = {
 }
 _ALWAYS: Final = ("kind", "options")
 _LIBRARIES: Final = {"small_delta": ("deltalake", "delta"), "small_iceberg": ("pyiceberg", "iceberg")}
-"""What writes a table from the driver, and the extra that brings it."""
+"""Libraries that write a table from the driver, and the extra that brings each."""
 
 
 def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
-    """What is wrong with the sink's section."""
+    """Yield what is wrong with the sink's section."""
     at, sink = pipeline.located.problem, pipeline.sink
     given = set(pipeline.located.values["sink"])
     sound = True
@@ -84,8 +84,9 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def check_connector(pipeline: Pipeline) -> Iterator[Problem]:
-    """What the sink needs and has no release for the pyspark of this machine. Nothing where there is no pyspark: the
-    pipeline runs elsewhere then.
+    """Yield connectors that the sink needs and that have no release for this machine's pyspark.
+
+    Nothing where there is no pyspark: the pipeline runs elsewhere then.
     """
     try:
         version = spark_version()
@@ -98,7 +99,7 @@ def check_connector(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:
-    """The sink of a pipeline, or the same with another table. Raises Invalid for what it does not take."""
+    """Return the sink of a pipeline, or the same with another table. Raises Invalid for a bad argument."""
     sink = pipeline.sink
     try:
         return _MAKERS[sink.kind](pipeline, into)
@@ -109,20 +110,20 @@ def make_sink(pipeline: Pipeline, *, into: str | None = None) -> SparkSink:
 
 
 def side_table(pipeline: Pipeline, path: str, *, kind: str, into: str | None = None) -> FileTable:
-    """A table beside the main one."""
+    """Return a table beside the main one."""
     from tenure.spark.sinks.files.table import FileTable
 
     return FileTable(_where(pipeline, side_path(path, into)), name=f"{pipeline.name}.{kind}")
 
 
 def side_path(path: str, into: str | None = None) -> str:
-    """Where a side table is. What a backfill sets aside goes to one of its own."""
+    """Return where a side table is. A backfill gets one of its own."""
     suffix = "" if into is None else "-" + "".join(char if char.isalnum() else "-" for char in into).strip("-")
     return path.rstrip("/") + suffix
 
 
 def place_of(pipeline: Pipeline, into: str | None = None) -> str:
-    """Where the rows go, for people; never with a secret."""
+    """Return where the rows go, for people; never with a secret."""
     sink = pipeline.sink
     named = into or sink.path or sink.table or sink.topic
     return f"{sink.kind} {named}"
@@ -200,7 +201,7 @@ def _topic(pipeline: Pipeline, into: str | None) -> SparkSink:
 
 
 def _made(kind: Callable[..., SparkSink], pipeline: Pipeline, *arguments: Any, **named: Any) -> SparkSink:
-    """The sink with the options of the file; those that it does not have are refused by name."""
+    """Make the sink with the options of the file. Raises Invalid naming those that it does not have."""
     known = inspect.signature(kind).parameters
     open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
     for name in pipeline.sink.options:

@@ -1,7 +1,7 @@
 """A topic as the source of a pipeline: a streaming query whose micro-batches are commits named by the seqs they read.
 
 The table's own sequence is the checkpoint here too. Spark's decides how far each micro-batch goes, so that one that is
-run again is the same; where it is lost, the query begins behind what the table holds.
+run again is the same; where it is lost, the query begins after what the table holds.
 """
 
 from __future__ import annotations
@@ -65,8 +65,10 @@ def topic_query(spark: SparkSession, pipeline: Pipeline, sink: SparkSink, trigge
 
 
 def topic_lag(pipeline: Pipeline, last: int | None) -> Lag:
-    """How far a table that holds everything up to ``last`` is behind: seqs from the first record that waits to the
-    last, and the age of the first. One request; it brings that record with it. Raises what the server's answer means.
+    """Return the lag of a table that holds everything up to ``last``, in one request.
+
+    It counts the seqs from the first record that waits to the last, and the age of the first. Raises what the server's
+    answer means.
     """
     from tenure.spark.topic.options import open_client
 

@@ -1,4 +1,4 @@
-"""The beginnings of the tables that were written, read back without Spark and in bounded memory."""
+"""Read the first rows of the written tables back, without Spark and in bounded memory, as the page's figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = TypeVar("Row")
 
 
 class _Top(Generic[Row]):
-    """The first rows of a table by some order, and how many it has."""
+    """The first rows of a table by some order, and its number of rows."""
 
     def __init__(
         self, table: Path, kind: type[Row], *, key: Callable[[Row], Any], rows_max: int, where: Callable[[Row], bool]
@@ -55,7 +55,7 @@ class _Top(Generic[Row]):
 
 
 def collected(tables: Path, *, source: str, only: tuple[str, ...], step_ms: int, malformed: int) -> Figures:
-    """What the page shows. Raises Invalid (``report_out``) where Spark wrote the tables to another machine."""
+    """Return the page's figures. Raises Invalid (``report_out``) where Spark wrote the tables to another machine."""
     if not (tables / "queues").is_dir():
         raise Invalid(
             f"Spark wrote no tables to {tables} that can be seen here: the directory must be one that the driver and "

@@ -1,4 +1,4 @@
-"""What stands out, in sentences: the first thing that whoever runs the queues should read.
+"""Findings: what stands out, in sentences, for the operator to read first.
 
 The limits are rough on purpose. A finding says where to look, not what is right for a queue.
 """
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def findings(figures: Figures) -> list[Finding]:
-    """The findings, the worst first; one that says so where there is nothing."""
+    """Return the findings, the worst first; where there is none, one that says so."""
     found = [
         *_dead(figures),
         *_returned(figures),
@@ -83,7 +83,7 @@ def _open(figures: Figures) -> Iterator[Finding]:
 
 
 def _slow(figures: Figures) -> Iterator[Finding]:
-    """The queue whose jobs wait longest, if they wait much longer than they are worked at."""
+    """Yield the queue whose jobs wait longest, if they wait much longer than they are processed."""
     slow = []
     for row in figures.queues:
         wait, work = figures.latency_of(row.queue, "wait"), figures.latency_of(row.queue, "processing")

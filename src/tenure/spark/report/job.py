@@ -1,6 +1,6 @@
-"""The report as a Spark job: read, check, explode once, work out the tables, write them, and make the page.
+"""The report as a Spark job: read, check, explode once, compute the tables, write them, and make the page.
 
-What is read is parsed once and kept on the executors' disks, and so are the steps; no action brings more than a bounded
+The input is parsed once and kept on the executors' disks, and so are the steps; no action brings more than a bounded
 number of rows to the driver.
 """
 
@@ -33,7 +33,7 @@ PAGE: Final = "report.html"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report is about: some queues, or all; events from ``since_ms`` on and before ``until_ms``."""
+    """The scope of a report: some queues, or all; events from ``since_ms`` on and before ``until_ms``."""
 
     queues: tuple[str, ...] = ()
     since_ms: int | None = None
@@ -41,7 +41,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_out(out: Path) -> None:
-    """Refuse a directory that is something else's. Raises Invalid (``report_out``)."""
+    """Raise Invalid (``report_out``) for a directory that holds something else."""
     if out.exists() and not out.is_dir():
         raise Invalid(f"{out} is a file: name a directory for the report", code="report_out")
     if out.exists() and any(out.iterdir()) and not (out / PAGE).exists():
@@ -95,9 +95,9 @@ def make_report(
 
 
 def _within(events: DataFrame, scope: Scope) -> DataFrame:
-    """The events of the scope, and every row that cannot be placed.
+    """Return the events of the scope, and every row that cannot be placed.
 
-    A gap stands at the last event before it, so that one which began before the scope may reach into it: it stays.
+    A gap carries the time of the last event before it, so one which began before the scope may reach into it: it stays.
     """
     from pyspark.sql import functions as f
 
@@ -111,7 +111,7 @@ def _within(events: DataFrame, scope: Scope) -> DataFrame:
 
 
 def _span(events: DataFrame) -> tuple[int, int, int]:
-    """When the first and the last event happened, and how many rows are none. Raises NotFound where there is none."""
+    """Return the times of the first and the last event, and the number of malformed rows. Raises NotFound if none."""
     from pyspark.sql import functions as f
 
     placed = f.when(f.expr("is_event AND event <> 'gap'"), f.col("ts"))

@@ -1,4 +1,4 @@
-"""The little HTML that the page is made of. Names, reasons and nodes are other people's text: it is escaped here."""
+"""HTML for the page, with escaping: names, reasons and nodes are text from outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Html(str):
 
 
 def text(value: object, length_max: int = 60) -> Html:
-    """A value as text: escaped, on one line, without control characters, and cut; the whole of it in a tooltip."""
+    """Return a value as text: escaped, on one line, without control characters, and cut; all of it in a tooltip."""
     if isinstance(value, Html):
         return value
     whole = str(value)
@@ -28,7 +28,7 @@ def text(value: object, length_max: int = 60) -> Html:
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
-    """An element. Attribute names are given as ``class_`` and ``data_x``; those that are None are left out."""
+    """Return an element. Attribute names are given as ``class_`` and ``data_x``; those that are None are left out."""
     spelled = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -39,18 +39,18 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
 
 
 def words(parts: Iterable[object], joint: str = "") -> Html:
-    """Parts one behind the other."""
+    """Join parts."""
     return Html(joint.join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
 
 
 def card(title: str, *body: object, about: str = "", anchor: str = "", wide: bool = False) -> Html:
-    """A section of the page: what one sees, one sentence about it, and the thing itself."""
+    """Return a section of the page: its title, one sentence about it, and its content."""
     lead = [tag("p", about, class_="about")] if about else []
     return tag("section", tag("h2", title), *lead, *body, class_="card wide" if wide else "card", id=anchor or None)
 
 
 def listing(heads: Sequence[str], rows: Iterable[Sequence[object]], *, more: str = "") -> Html:
-    """A table; a head that ends in ``#`` is a column of numbers."""
+    """Return a table; a head that ends in ``#`` is a column of numbers."""
     numbers = [head.endswith("#") for head in heads]
     named = [head.rstrip("#") for head in heads]
     top = words(tag("th", head, class_="n" if number else None) for head, number in zip(named, numbers, strict=True))

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no script, no request, inline style and plots."""
+"""The report as one self-contained HTML page: no script, no request, inline style and plots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS: Final = {"bad": "Look here.", "warn": "Note.", "good": "All well.", "in
 
 
 def page(figures: Figures) -> str:
-    """The whole document."""
+    """Return the whole document."""
     style = resources.files("tenure.spark.report").joinpath("page.css").read_text(encoding="utf-8")
     head = tag(
         "head",
@@ -50,7 +50,7 @@ def _span(figures: Figures) -> str:
 
 
 def _warnings(figures: Figures) -> list[Finding]:
-    """What makes the report itself incomplete."""
+    """Return what makes the report itself incomplete."""
     found = []
     if figures.gaps_count:
         sentence = (

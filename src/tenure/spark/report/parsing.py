@@ -1,8 +1,8 @@
-"""From exported entries to rows that Spark can count: checked first, for anybody may have written them.
+"""Parse and check exported entries into rows that Spark can count.
 
-What is no lifecycle event is kept apart by ``is_event`` false and counted; it fails nothing. A row stays a range here:
-a thousand jobs claimed together are one row with ``jobs`` 1,000. Jobs that were moved here from another topic, as dead
-letters or by a redrive, are ``moved_in`` and not produced.
+A row that is not a lifecycle event is marked by ``is_event`` false and counted; it fails nothing. A row stays a range
+here: a thousand jobs claimed together are one row with ``jobs`` 1,000. Jobs that were moved here from another topic, as
+dead letters or by a redrive, are ``moved_in`` and not produced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS: Final = ("produced", "claimed", "extended", "released", "expired", "acke
 JOBS_MAX: Final = 1_000_000
 """Jobs of one row. A row that claims to hold more was not made by an exporter, and would be exploded in memory."""
 REASON_MAX: Final = 200
-"""Characters of a reason that are kept: some people put a whole traceback there."""
+"""Characters of a reason that are kept: it may contain a whole traceback."""
 NAME_MAX: Final = 256
 _YEAR_9999_MS: Final = 253_402_300_799_000
 _SEQ_MAX: Final = 1 << 62
@@ -29,7 +29,7 @@ _NEEDED: Final = ("event", "topic", "ts", "runs", "batch", "n")
 _TEXTS: Final = {"node": NAME_MAX, "reason": REASON_MAX, "dest": NAME_MAX, "origin": NAME_MAX}
 _NUMBERS: Final = ("first_batch", "last_batch")
 
-# Nearly every row is one run: it is looked at by compiled code, and only the others by functions over arrays.
+# Nearly every row is one run: compiled code checks it, and functions over arrays only the others.
 _SOUND_RUNS: Final = f"""CASE size(runs)
     WHEN 0 THEN event = 'gap'
     WHEN 2 THEN event <> 'gap' AND get(runs, 0) BETWEEN 0 AND {_SEQ_MAX} AND get(runs, 1) BETWEEN 1 AND {JOBS_MAX}
@@ -58,7 +58,7 @@ def _schema() -> StructType:
 
 
 def parsed_entries(frame: DataFrame) -> DataFrame:
-    """The rows in a frame with a column ``entry``, a JSON document each; other columns but ``log`` are dropped."""
+    """Parse a frame with a column ``entry``, a JSON document each; other columns but ``log`` are dropped."""
     from pyspark.sql import functions as f
 
     kept = [name for name in ("log",) if name in frame.columns]
@@ -67,10 +67,11 @@ def parsed_entries(frame: DataFrame) -> DataFrame:
 
 
 def parsed(frame: DataFrame) -> DataFrame:
-    """Checked rows: ``log, topic, event, ts, batch, n, pairs, jobs, node, reason, dest, first_batch, last_batch,
-    is_event``; ``pairs`` is ``runs`` as an array of (first, count).
+    """Return the checked rows.
 
-    Raises Invalid (``report_columns``) where the frame lacks what every row has.
+    The columns are ``log, topic, event, ts, batch, n, pairs, jobs, node, reason, dest, first_batch, last_batch,
+    is_event``; ``pairs`` is ``runs`` as an array of (first, count). Raises Invalid (``report_columns``) where the frame
+    lacks what every row has.
     """
     from pyspark.sql import functions as f
 

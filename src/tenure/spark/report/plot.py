@@ -1,4 +1,4 @@
-"""Small plots: shapes are inline SVG that stretches to any width, labels are HTML beside it that stays readable."""
+"""Small plots: inline SVG shapes that stretch to any width, with HTML labels that stay readable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One horizontal bar: of what, how long, and what is written behind it; ``parts`` colour it from the left."""
+    """One horizontal bar: its name, its length, and the text after it; ``parts`` colour it from the left."""
 
     label: str
     parts: Sequence[tuple[str, float]]
@@ -32,7 +32,7 @@ class Bar(NamedTuple):
 
 
 def lines(series: Sequence[Series], labels: Sequence[str], *, unit: str) -> Html:
-    """Lines over time, with a legend. All series have one value per label."""
+    """Return lines over time, with a legend. All series have one value per label."""
     top = _round_up(max((max(each.values, default=0) for each in series), default=0))
     shapes = [_line(each, top) for each in series]
     drawing = _stretching(_grid(), *shapes, label=f"{', '.join(each.name for each in series)}: {unit} over time")
@@ -43,7 +43,7 @@ def lines(series: Sequence[Series], labels: Sequence[str], *, unit: str) -> Html
 def histogram(
     counts: Sequence[float], labels: Sequence[str], *, colour: str, unit: str, hints: Sequence[str] = ()
 ) -> Html:
-    """Columns side by side, one per label; ``hints`` are shown when one points at a column."""
+    """Return columns side by side, one per label; ``hints`` are shown when the reader points at a column."""
     top = _round_up(max(counts, default=0))
     width = 1000 / max(len(counts), 1)
     columns = []
@@ -67,20 +67,20 @@ def histogram(
 
 
 def bars(rows: Sequence[Bar]) -> Html:
-    """Horizontal bars, the longest as wide as there is room."""
+    """Return horizontal bars, the longest as wide as there is room."""
     longest = max((sum(length for _, length in bar.parts) for bar in rows), default=0) or 1
     return tag("dl", *(_bar(bar, longest) for bar in rows), class_="bars")
 
 
 def sparkline(values: Sequence[float], *, colour: str, hint: str) -> Html:
-    """A line as small as a word."""
+    """Return a line as small as a word."""
     top = max(values, default=0) or 1
     shape = _line(Series("", colour, values, filled=True), top)
     return _stretching(tag("title", hint), shape, label=hint, class_="spark")
 
 
 def _stretching(*shapes: Html, label: str, class_: str | None = None) -> Html:
-    """A drawing that is as wide and as high as its place; ``label`` is for those who do not see it."""
+    """Return a drawing that fills its place; ``label`` is for screen readers."""
     whole = f"0 0 1000 {_HIGH:g}"
     return tag("svg", *shapes, class_=class_, viewBox=whole, preserveAspectRatio="none", role="img", aria_label=label)
 
@@ -115,7 +115,7 @@ def _grid() -> Html:
 
 
 def _framed(drawing: Html, labels: Sequence[str], *, top: float, unit: str, each: bool = False) -> Html:
-    """A drawing between its axes: three numbers at the side, a few labels below."""
+    """Return a drawing between its axes: three numbers at the side, a few labels below."""
     spell: Callable[[float], str] = lambda value: amount(value) if value == int(value) else f"{value:.1f}"  # noqa: E731
     side = tag("div", tag("span", spell(top)), tag("span", spell(top / 2)), tag("span", "0"), class_="side")
     shown = labels if each else _few(labels)
@@ -124,7 +124,7 @@ def _framed(drawing: Html, labels: Sequence[str], *, top: float, unit: str, each
 
 
 def _few(labels: Sequence[str]) -> list[str]:
-    """The first label, the last, and some evenly between."""
+    """Return the first label, the last, and some evenly between."""
     if len(labels) <= _LABELS_MAX:
         return list(labels)
     last = len(labels) - 1
@@ -132,7 +132,7 @@ def _few(labels: Sequence[str]) -> list[str]:
 
 
 def _round_up(number: float) -> float:
-    """The next number that is good at the top of an axis: 1, 2, 4, 6, 8 or 10 times a power of ten; at least 2."""
+    """Return the next round number for the top of an axis: 1, 2, 4, 6, 8 or 10 times a power of ten; at least 2."""
     power = 1.0
     while power * 10 < number:
         power *= 10

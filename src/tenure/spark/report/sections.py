@@ -1,4 +1,4 @@
-"""The sections of the page, each from its rows to what one sees."""
+"""The sections of the page, each from its rows to HTML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS: Final = {"released": "released", "expired": "expired", "dead_lettered"
 
 
 def sections(figures: Figures) -> list[Html]:
-    """Everything below the tiles. What there is nothing to say of is left out."""
+    """Return everything below the tiles; a section without data is left out."""
     made = [
         _throughput(figures),
         _durations(figures, "wait", "claimed", "Time in the queue", "From produced to the first claim."),
@@ -53,7 +53,7 @@ def _throughput(figures: Figures) -> Html:
 
 
 def _over_time(figures: Figures, queue: str | None) -> list[Point]:
-    """A point for every step, also where nothing happened."""
+    """Return a point for every step, also where nothing happened."""
     known = {point.start_ms: point for point in figures.points if point.queue == queue}
     if not known:
         return []

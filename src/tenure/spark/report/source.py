@@ -1,6 +1,6 @@
-"""Where the lifecycle events of a report are: in a buffer that is still there, or in a table made of one.
+"""The lifecycle events of a report: in a buffer that is still there, or in a table made of one.
 
-A report takes no part in the buffer: it is no consumer, fences none, and keeps nothing from being collected.
+A report is no consumer of the buffer: it fences none, and keeps nothing from being collected.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["BATCHES_MAX", "BufferEvents", "TableEvents", "find_events"]
 
 BATCHES_MAX: Final = 200_000
-"""Batches that one report reads: the driver knows where each lies, in about a kilobyte."""
+"""Batches that one report reads: the driver holds a descriptor of each, about a kilobyte."""
 _EXPORTER: Final = "export-"
 _LATE_MS: Final = 3_600_000
-"""By how much the clock of a broker may differ from that of the exporter beside it."""
+"""The assumed difference between the clocks of a broker and of the exporter beside it."""
 
 
 class BufferEvents(msgspec.Struct, frozen=True):
-    """The events in a buffer: its batches, by the log that they tell of."""
+    """The events in a buffer: its batches, by the log that they come from."""
 
     url: str
     logs: tuple[tuple[Descriptor, ...], ...]
@@ -46,15 +46,15 @@ class BufferEvents(msgspec.Struct, frozen=True):
 
     @property
     def is_small(self) -> bool:
-        """Whether the report is run as one on few events."""
+        """Return whether the report runs with the settings for few events."""
         return sum(batch.entries for batches in self.logs for batch in batches) <= ENTRIES_SMALL_MAX
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing: where the JVM does not reach the buffer, Python reads it."""
+        """Return no needs: where the JVM does not reach the buffer, Python reads it."""
         return Needs()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The parsed rows; ``log`` numbers the brokers that share the buffer."""
+        """Return the parsed rows; ``log`` numbers the brokers that share the buffer."""
         from pyspark.sql import functions as f
 
         frames = [
@@ -69,15 +69,17 @@ class TableEvents(msgspec.Struct, frozen=True):
 
     url: str
     is_small: bool = False
-    """Never: how much a table holds is not known before Spark reads it."""
+    """Always False: the size of a table is not known before Spark reads it."""
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """What a session must have to read it: on S3, Hadoop's client."""
+        """Return what a session must have to read it: on S3, Hadoop's client."""
         return FileTable(self.url).needs(spark_version) if _is_place(self.url) else Needs()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The parsed rows. Raises NotFound (``no_events``) where there is no such table, Invalid
-        (``report_columns``) for one of something else.
+        """Return the parsed rows.
+
+        Raises NotFound (``no_events``) where there is no such table, Invalid (``report_columns``) for one of something
+        else.
         """
         from pyspark.errors import AnalysisException
 
@@ -90,11 +92,11 @@ class TableEvents(msgspec.Struct, frozen=True):
 
 
 def find_events(where: str, *, since_ms: int | None = None) -> BufferEvents | TableEvents:
-    """What a path or a URL names, found out before Spark is started. Batches that were ingested long before
-    ``since_ms`` are left out.
+    """Find the events at a path or a URL, before Spark is started.
 
-    Raises NotFound (``no_events``) where neither a buffer nor a table is, or where the buffer holds nothing; Invalid
-    (``report_too_large``) for a buffer of more than BATCHES_MAX batches; what the store raises.
+    Batches that were ingested long before ``since_ms`` are left out. Raises NotFound (``no_events``) where neither a
+    buffer nor a table is, or where the buffer holds nothing; Invalid (``report_too_large``) for a buffer of more than
+    BATCHES_MAX batches; what the store raises.
     """
     url = where if "://" in where else Path(where).absolute().as_uri()
     directory = _directory(url)
@@ -154,7 +156,7 @@ async def _descriptors(url: str, *, since_ms: int | None) -> list[Descriptor]:
 
 
 def _by_log(descriptors: Sequence[Descriptor]) -> tuple[tuple[Descriptor, ...], ...]:
-    """The batches of each exporter by itself: seqs of a queue are unique in one log, not among brokers."""
+    """Return the batches of each exporter by itself: seqs of a queue are unique in one log, not among brokers."""
     logs: dict[str, list[Descriptor]] = {}
     for descriptor in descriptors:
         producer = descriptor.producer
@@ -163,7 +165,7 @@ def _by_log(descriptors: Sequence[Descriptor]) -> tuple[tuple[Descriptor, ...], 
 
 
 def _entries(spark: SparkSession, url: str, batches: Sequence[Descriptor]) -> DataFrame:
-    """What the batches hold, and nothing about them: so the JVM, where it reaches them, needs no footers first."""
+    """Return the batches' entries alone: so the JVM, where it reaches them, needs no footers first."""
     from tenure.spark.jobs.plan import Planned
     from tenure.spark.reader.jvm import jvm_reaches, jvm_root
     from tenure.spark.reader.reader import read_range

@@ -1,8 +1,8 @@
-"""The tables of a report, each a frame that Spark works out. ``docs/reference/report-tables.md`` defines them.
+"""The tables of a report, each a frame that Spark computes. ``docs/reference/report-tables.md`` defines them.
 
 In every table ``queue`` is null in the rows that are about all queues together. Counts come from the rows as they are;
-only what concerns single jobs is made of exploded steps. Everything is added up before it is rolled up, for Spark
-copies each row for each level.
+only what concerns single jobs is made of exploded steps. Everything is summed before it is rolled up, as Spark copies
+each row for each level.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN '
     WHEN event = 'dead_lettered' THEN 'dead' WHEN event = 'redriven' THEN 'moved'
     WHEN event = 'claimed' THEN 'held' ELSE 'waiting' END"""
 _MS_MAX: Final = 9e18
-"""Durations together: more than that is no time that anybody waited, but nothing that a report may fail for."""
+"""The greatest sum of durations: more is not a real wait, but must not fail a report."""
 
 
 class Inputs:
-    """What the tables are made of: the parsed rows, the steps of single jobs, and how far apart points of time are.
+    """The input of the tables: the parsed rows, the steps of single jobs, and the distance of two points of time.
 
     ``workers`` is the table of that name, on which another builds; ``durations`` has how many jobs took how long.
     """
@@ -47,7 +47,7 @@ class Inputs:
 
 
 def queues(inputs: Inputs) -> DataFrame:
-    """One row per queue: what happened, what became of the jobs, and how evenly the work was spread."""
+    """Return one row per queue: what happened, what became of the jobs, and how evenly the work was spread."""
     from pyspark.sql import functions as f
 
     ts = f.col("ts")
@@ -71,7 +71,7 @@ def queues(inputs: Inputs) -> DataFrame:
 
 
 def throughput(inputs: Inputs) -> DataFrame:
-    """Jobs per point of time: produced, claimed, acked and so on."""
+    """Return the jobs per point of time: produced, claimed, acked and so on."""
     from pyspark.sql import functions as f
 
     step_ms = inputs.step_ms
@@ -82,7 +82,7 @@ def throughput(inputs: Inputs) -> DataFrame:
 
 
 def latency(inputs: Inputs) -> DataFrame:
-    """Percentiles of each measure: the least duration that so many of the jobs did not exceed."""
+    """Return percentiles of each measure: the least duration that so many of the jobs did not exceed."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -102,7 +102,7 @@ def latency(inputs: Inputs) -> DataFrame:
 
 
 def latency_classes(inputs: Inputs) -> DataFrame:
-    """How many jobs fall into which class of duration: 0, 1, 2, 5, 10, … ms."""
+    """Return how many jobs fall into which class of duration: 0, 1, 2, 5, 10, … ms."""
     from pyspark.sql import functions as f
 
     classes = inputs.durations.withColumn("low_ms", _class("ms", DURATIONS_MS))
@@ -112,7 +112,7 @@ def latency_classes(inputs: Inputs) -> DataFrame:
 
 
 def deliveries(inputs: Inputs) -> DataFrame:
-    """How often jobs were delivered in one life, of those whose life began in the range."""
+    """Return how often jobs were delivered in one life, for those whose life began in the range."""
     from pyspark.sql import functions as f
 
     ends = inputs.steps.where("is_last AND life > 0").withColumn("outcome", f.expr(_OUTCOME))
@@ -126,7 +126,7 @@ def deliveries(inputs: Inputs) -> DataFrame:
 
 
 def returns(inputs: Inputs) -> DataFrame:
-    """Deliveries that did not end with an ack, by how and why, and how many of these jobs were claimed again."""
+    """Return deliveries that did not end with an ack, by how and why, and how many jobs were claimed again."""
     from pyspark.sql import functions as f
 
     ended = f.expr("event IN ('released', 'expired') OR (event = 'dead_lettered' AND before = 'claimed')")
@@ -145,7 +145,7 @@ def returns(inputs: Inputs) -> DataFrame:
 
 
 def poison(inputs: Inputs) -> DataFrame:
-    """The jobs that were delivered most often in one life, the worst first."""
+    """Return the jobs that were delivered most often in one life, the worst first."""
     from pyspark.sql import functions as f
 
     frame = inputs.steps.where("is_last AND deliveries > 1").select(
@@ -162,7 +162,7 @@ def poison(inputs: Inputs) -> DataFrame:
 
 
 def workers(inputs: Inputs) -> DataFrame:
-    """What each worker did: jobs claimed, completed and given back, and how long it had jobs in hand."""
+    """Return for each worker: jobs claimed, completed and given back, and how long it held jobs."""
     return inputs.workers
 
 
@@ -183,7 +183,7 @@ def _workers(steps: DataFrame) -> DataFrame:
 
 
 def dead_letters(inputs: Inputs) -> DataFrame:
-    """Jobs taken out of circulation, by why and where they went; no ``dest`` means parked in place, or dropped."""
+    """Return dead-lettered jobs, by reason and destination; no ``dest`` means parked in place, or dropped."""
     from pyspark.sql import functions as f
 
     frame = inputs.events.where("event = 'dead_lettered'").fillna("", ["reason", "dest"])
@@ -193,7 +193,7 @@ def dead_letters(inputs: Inputs) -> DataFrame:
 
 
 def gaps(inputs: Inputs) -> DataFrame:
-    """Events that the exporter could not tell."""
+    """Return the events that the exporter could not export."""
     from pyspark.sql import functions as f
 
     queue = f.expr("nullif(topic, '')").alias("queue")
@@ -226,8 +226,9 @@ def _rolled_up(
     least: Mapping[str, Column] | None = None,
     most: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """For each combination of the keys, and rolled up over them: numbers and conditions added up, durations added up,
-    and what is least and most.
+    """Sum for each combination of the keys, and rolled up over them.
+
+    Numbers, conditions and durations are added up, and the least and the greatest are kept.
     """
     from pyspark.sql import functions as f
 
@@ -243,21 +244,21 @@ def _rolled_up(
 
 
 def _bounded(duration_ms: Column) -> Column:
-    """A sum of durations as a whole number, exact below 2 ** 53."""
+    """Return a sum of durations as a whole number, exact below 2 ** 53."""
     from pyspark.sql import functions as f
 
     return f.least(duration_ms, f.lit(_MS_MAX)).cast("long")
 
 
 def _by_event() -> dict[str, Column]:
-    """Jobs by kind of event, a column each."""
+    """Return the jobs by kind of event, a column each."""
     from pyspark.sql import functions as f
 
     return {name: f.when(f.col("event") == name, f.col("jobs")) for name in _COUNTED}
 
 
 def _class(column: str, edges: tuple[int, ...]) -> Column:
-    """Where the class begins that a number falls into."""
+    """Return where the class begins that a number falls into."""
     from pyspark.sql import functions as f
 
     cases = " ".join(f"WHEN {column} >= {edge} THEN {edge}L" for edge in reversed(edges[1:]))
@@ -265,7 +266,7 @@ def _class(column: str, edges: tuple[int, ...]) -> Column:
 
 
 def _fairness(of_workers: DataFrame) -> DataFrame:
-    """Jain's index over the workers of each queue: 1 where all did the same, 1/n where one of n did everything."""
+    """Return Jain's index over the workers of each queue: 1 where all did the same, 1/n where one of n did all."""
     from pyspark.sql import functions as f
 
     def index(name: str) -> Column:

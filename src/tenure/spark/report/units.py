@@ -14,7 +14,7 @@ _CONTROLS: Final = dict.fromkeys(
 
 
 def amount(number: float) -> str:
-    """A count: ``9,817``, ``12.3 k``, ``4.1 M``."""
+    """Format a count: ``9,817``, ``12.3 k``, ``4.1 M``."""
     for scale, letter in _SCALES:
         if abs(number) >= scale:
             scaled = number / (1_000 if letter == "k" else scale)
@@ -24,7 +24,7 @@ def amount(number: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A duration, to two digits or more: ``7 ms``, ``1.4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    """Format a duration, to two digits or more: ``7 ms``, ``1.4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
     if ms is None:
         return "–"
     for limit, divisor, unit in ((1_000, 1, "ms"), (60_000, 1_000, "s"), (3_600_000, 60_000, "min")):
@@ -38,7 +38,7 @@ def _two(number: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part of a whole in percent; never rounded to nothing or to all where it is not."""
+    """Format a part of a whole in percent; never rounded to nothing or to all where it is not."""
     if not whole:
         return "–"
     percent = 100 * part / whole
@@ -50,12 +50,12 @@ def share(part: float, whole: float) -> str:
 
 
 def moment(ms: int) -> str:
-    """A moment in UTC, to the second."""
+    """Format a moment in UTC, to the second."""
     return f"{_date(ms):%Y-%m-%d %H:%M:%S}"
 
 
 def clock(ms: int, *, step_ms: int) -> str:
-    """The label of a point of time on an axis whose points are ``step_ms`` apart."""
+    """Format a point of time on an axis whose points are ``step_ms`` apart."""
     if step_ms >= 86_400_000:
         return f"{_date(ms):%Y-%m-%d}"
     if step_ms >= 1_800_000:
@@ -68,6 +68,6 @@ def _date(ms: int) -> datetime:
 
 
 def shortened(text: str, length_max: int = 60) -> str:
-    """Somebody else's text for a page or a plot: one line, no control characters, cut with an ellipsis."""
+    """Shorten text from outside for a page or a plot: one line, no control characters, cut with an ellipsis."""
     plain = text.translate(_CONTROLS)
     return plain if len(plain) <= length_max else plain[: length_max - 1] + "…"

@@ -1,4 +1,4 @@
-"""Starting Spark's JVM: what it says on the way is kept aside, and what goes wrong becomes one line."""
+"""Start Spark's JVM: its output goes to a file, and a failure becomes one line."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _CAUSES: Final = (
     (r"(All masters are unresponsive)", "{0}"),
     (r"(?:Exception|Error): (.+)", "{0}"),
 )
-"""What stands in a Java trace or in the JVM's output, from the telling to the vague, and how to say it."""
+"""Signs of a cause in a Java trace or in the JVM's output, from the specific to the vague, and what to report."""
 
 
 def started_quietly(start: Callable[[], T], *, where: str) -> T:
-    """What ``start`` gives, with a Java found and its output in a file, which is gone at exit where all went well.
+    """Call ``start`` with a Java found and its output in a file, which is deleted at exit after a success.
 
     Raises Invalid (``no_java``, ``spark_start``).
     """
@@ -50,7 +50,7 @@ def started_quietly(start: Callable[[], T], *, where: str) -> T:
     with _environment(JAVA_HOME=str(home), **{LOG_VARIABLE: name}), warnings.catch_warnings():
         # Spark leaves the pipe of a JVM that did not start to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
-        # A local Spark Connect server is started with these settings, and told of them once more.
+        # A local Spark Connect server is started with these settings, and gets them once more.
         warnings.filterwarnings("ignore", message="Failed to set spark", category=UserWarning)
         try:
             started = start()
@@ -63,7 +63,7 @@ def started_quietly(start: Callable[[], T], *, where: str) -> T:
 
 
 def explained(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
-    """One line about a session that did not start: the first cause that is known, and where the rest stands."""
+    """Return one line about a session that did not start: the first known cause, and where the rest is."""
     told = _tail(log) if log is not None else ""
     reason = _reason(f"{error}\n{told}" if "JAVA_GATEWAY_EXITED" not in str(error) else told)
     rest = f" (all of it: {log})" if log is not None else ""
@@ -71,9 +71,7 @@ def explained(error: Exception, *, where: str, log: Path | None = None) -> Inval
 
 
 def reachable(address: str, *, what: str) -> None:
-    """Refuse an address that nobody listens at, for Spark would try it for minutes. Raises Invalid
-    (``spark_start``).
-    """
+    """Raise Invalid (``spark_start``) for an address where nothing listens: Spark would try it for minutes."""
     parts = urlsplit(address)
     if parts.scheme not in ("spark", "sc"):
         return
@@ -101,7 +99,7 @@ def _reason(text: str) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The end of what the JVM said."""
+    """Return the end of the JVM's output."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TOLD_BYTES_MAX))

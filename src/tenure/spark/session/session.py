@@ -1,4 +1,4 @@
-"""A Spark session that a command or a test may start: quiet, of modest size, and with what its sinks need.
+"""Open a Spark session for a command or a test: quiet, of modest size, and with what its sinks need.
 
 A job that already has a session, on a managed cluster or under spark-submit, needs none of this.
 """
@@ -34,7 +34,7 @@ exec {python} "$@"
 
 
 def interpreter() -> str:
-    """What PYSPARK_PYTHON is to be for a local Spark."""
+    """Return the value of PYSPARK_PYTHON for a local Spark."""
     if not _is_installed():
         return sys.executable
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
@@ -42,7 +42,7 @@ def interpreter() -> str:
 
 
 def _is_installed() -> bool:
-    """Whether every process finds the pyspark of this one, without the archives."""
+    """Return whether every process finds the pyspark of this one, without the archives."""
     import pyspark
 
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -72,7 +72,7 @@ _AS_MANY_AS_CORES: Final = (
 
 
 def spark_version() -> tuple[int, int]:
-    """Major and minor version of the pyspark that is installed. Raises Invalid (``no_spark``) where none is."""
+    """Return major and minor version of the installed pyspark. Raises Invalid (``no_spark``) where none is."""
     for name in ("pyspark", "pyspark-client", "databricks-connect"):
         try:
             major, minor, *_ = version(name).split(".")
@@ -90,10 +90,10 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     needs: Sequence[Needs] = (),
 ) -> SparkSession:
-    """A session: on ``master`` (``local[*]`` unless told), or through Spark Connect where ``remote`` names a server.
+    """Open a session: on ``master`` (default ``local[*]``), or through Spark Connect where ``remote`` is a server.
 
     ``conf`` wins over the defaults; lists of packages and extensions are joined with what the sinks need. Raises
-    Invalid (``no_spark``, ``no_java``, ``spark_start``, ``remote_packages``) where no session can be had, and says what
+    Invalid (``no_spark``, ``no_java``, ``spark_start``, ``remote_packages``) where no session can be opened, with what
     to do.
     """
     spark_version()
@@ -131,7 +131,7 @@ def _build(
 
 
 def _hush() -> None:
-    """Since 4.0 Spark also logs every error of a query that it raises, with the whole Java trace, to standard error."""
+    """Stop Spark's own log of errors: since 4.0 it also logs each error that it raises, with the whole Java trace."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:
@@ -141,7 +141,7 @@ def _hush() -> None:
 
 
 def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:
-    """A session of a Spark Connect server, whose jars and extensions are not ours to choose."""
+    """Open a session of a Spark Connect server, whose jars and extensions were chosen where it was started."""
     static = [key for key in _JOINED if key in conf]
     if static:
         raise Invalid(
@@ -157,7 +157,7 @@ def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequen
 def _explaining(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
     try:
         return start()
-    except Exception as error:  # whatever Spark, gRPC or the network says
+    except Exception as error:  # any error of Spark, gRPC or the network
         raise explained(error, where=where) from error
 
 
@@ -171,13 +171,13 @@ def _defaults(master: str | None) -> dict[str, str]:
 
 
 def _cores(master: str) -> int:
-    """How many tasks a local master runs at once."""
+    """Return how many tasks a local master runs at once."""
     told = master.removeprefix("local").strip("[]").partition(",")[0]
     return int(told) if told.isdigit() else (os.cpu_count() or 1) if told == "*" else 1
 
 
 def _merged(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:
-    """Defaults, what the sinks need, and what the user says, the last one wins; lists are joined instead."""
+    """Merge defaults, what the sinks need, and the user's settings, which win; lists are joined instead."""
     settings: dict[str, str] = dict(defaults)
     lists: dict[str, list[str]] = {}
     sources: list[Mapping[str, str]] = []

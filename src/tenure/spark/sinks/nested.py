@@ -1,4 +1,4 @@
-"""Rows whose nested fields are not all of the table's: a field that is absent is null, as an absent column is."""
+"""Nested fields: align rows that lack some of the table's; an absent field is null, as an absent column is."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _joining(given: DataType, table: DataType, path: str) -> Iterator[str]:
 
 
 def _lacks(given: DataType, wanted: DataType) -> bool:
-    """Whether a nested field of ``wanted`` is absent from ``given``."""
+    """Return whether a nested field of ``wanted`` is absent from ``given``."""
     return next(_joining(wanted, given, ""), None) is not None
 
 

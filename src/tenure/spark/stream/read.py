@@ -1,4 +1,4 @@
-"""What a task of the streaming source does: fetch its share of the batches, one ahead, and hand them on as Arrow."""
+"""The task of the streaming source: fetch its share of the batches, one ahead, and yield them as Arrow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def record_batches(
     url: str, descriptors: Sequence[Descriptor], *, columns: Sequence[str], group: str, skip_lost: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these batches, in order, with these columns.
+    """Yield the rows of these batches, in order, with these columns.
 
     Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
     ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
@@ -68,7 +68,7 @@ def _is_given_up(url: str, seq: int, *, group: str) -> bool:
 
 
 def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
-    """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
+    """Record a batch before it is skipped; a repeated task finds the record there, and the first one stands."""
     record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
     background().run(_retrying(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
 

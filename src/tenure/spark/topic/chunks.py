@@ -1,7 +1,7 @@
-"""Rows of one task as staged files: chunks back to back, each of them readable alone.
+"""Chunks: the rows of one task in staged files, back to back, each readable alone.
 
-A chunk is what one append takes. Its size is settled here, by the task, and then stands in the record with its place
-and its checksum; so the driver reads one chunk at a time, and every attempt appends the same ones.
+A chunk is what one append takes. The task decides its size, which then stands in the record with its place and its
+checksum; so the driver reads one chunk at a time, and every attempt appends the same ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COLUMN = "record"
 
 
 def chunked(texts: Iterable[RecordText], *, rows_max: int, bytes_max: int) -> Iterator[list[RecordText]]:
-    """Lists of at most so many records and bytes; a longer record goes alone."""
+    """Yield lists of at most so many records and bytes; a longer record goes alone."""
     chunk: list[RecordText] = []
     size_bytes = 0
     for text in texts:
@@ -36,7 +36,7 @@ def chunked(texts: Iterable[RecordText], *, rows_max: int, bytes_max: int) -> It
 def staged_files(
     chunks: Iterable[list[RecordText]], put: Callable[[bytes], str], *, file_bytes: int
 ) -> Iterator[StagedFile]:
-    """Write chunks to files of about ``file_bytes``; ``put`` stores one and gives its key."""
+    """Write chunks to files of about ``file_bytes``; ``put`` stores one and returns its key."""
     held, places = bytearray(), list[Chunk]()
     for texts in chunks:
         data = encode_chunk(texts)
@@ -50,7 +50,7 @@ def staged_files(
 
 
 def encode_chunk(texts: list[RecordText]) -> bytes:
-    """A chunk as it is staged."""
+    """Return the bytes of a chunk as it is staged."""
     import pyarrow as pa
 
     batch = pa.RecordBatch.from_pydict({_COLUMN: pa.array(texts, pa.binary())})
@@ -62,7 +62,7 @@ def encode_chunk(texts: list[RecordText]) -> bytes:
 
 
 def decode_chunk(data: bytes, chunk: Chunk, key: str) -> list[RecordText]:
-    """The records of a chunk. Raises Corrupt (``staged_damaged``) where it is not what was staged."""
+    """Return the records of a chunk. Raises Corrupt (``staged_damaged``) where it is not what was staged."""
     import pyarrow as pa
 
     if len(data) != chunk.bytes or crc32c(data) != chunk.crc32c:

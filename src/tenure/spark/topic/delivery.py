@@ -1,9 +1,9 @@
-"""A batch into a topic, once: choose the files, append them chunk by chunk, note that it is done.
+"""Delivery of a batch into a topic, once: choose the files, append them chunk by chunk, note that it is done.
 
 Every chunk has a number of its own under the writer's client id, and the server keeps the highest number of each
-client: a chunk that comes again is refused, with how far the client has come, and so is passed over. That mark survives
+client: it refuses a repeated chunk, with how far the client has come, and the chunk is passed over. That mark survives
 a restart of the server; it is forgotten seven days after the client's last append. A batch whose record is nearly that
-old and that is not done is therefore not resumed by itself: nobody could say which of its chunks are there.
+old and that is not done is therefore not resumed: which of its chunks are there is no longer known.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tenure.spark.topic.staging import Staging
 __all__ = ["RESUME_MS_MAX", "deliver", "resume"]
 
 RESUME_MS_MAX = 6 * 24 * 3600 * 1000
-"""How old the record of an unfinished batch may be: a day less than the server remembers a silent client."""
+"""The greatest age of an unfinished batch's record: a day less than the server remembers a silent client."""
 _ASKED_AGAIN_MAX = 3
 
 
 def deliver(staging: Staging, client: Client, batch: Batch, files: Sequence[StagedFile]) -> bool:
-    """Append the rows of these files as this batch; False where the batch was done before, and nothing was appended.
+    """Append the rows of these files as this batch; return False where it was done before, and nothing was appended.
 
     A record that another attempt left decides, and these files are removed. Raises Conflict (``batch_unfinished``,
     ``resume_expired``), Corrupt (``staged_damaged``), and what an append raises: the batch may then be repeated.
@@ -43,7 +43,7 @@ def deliver(staging: Staging, client: Client, batch: Batch, files: Sequence[Stag
 
 
 def resume(staging: Staging, client: Client, batch: Batch) -> bool:
-    """Whether the batch is in the topic; one that was chosen is completed without its rows being made again.
+    """Return whether the batch is in the topic; complete one that was chosen, without making its rows again.
 
     Raises as `deliver`.
     """
@@ -70,7 +70,7 @@ def _is_done(staging: Staging, batch: Batch) -> bool:
 
 
 def _check_order(staging: Staging, batch: Batch) -> None:
-    """Numbers rise, so a batch can only begin behind one that is complete."""
+    """Raise Conflict unless the batch before it is complete: numbers rise."""
     for number in staging.chosen_numbers(batch.writer):
         if number != batch.number:
             raise Conflict(
@@ -93,7 +93,7 @@ def _check_age(staging: Staging, batch: Batch) -> None:
 
 
 def _complete(staging: Staging, client: Client, record: Record) -> bool:
-    if _is_done(staging, record.batch):  # finished by another driver while we chose
+    if _is_done(staging, record.batch):  # finished by another driver meanwhile
         return False
     try:
         _append_all(staging, client, record)
@@ -120,7 +120,7 @@ def _append_all(staging: Staging, client: Client, record: Record) -> None:
 
 
 def _append(client: Client, batch: Batch, texts: list[RecordText], *, number: int) -> int | None:
-    """Append a chunk; where it is there already, the last number that the server has of this writer."""
+    """Append a chunk; return the last number that the server has of this writer where it is there already."""
     seq = client_seq(batch, number)
     for asked in range(1, _ASKED_AGAIN_MAX + 1):
         try:
@@ -130,7 +130,7 @@ def _append(client: Client, batch: Batch, texts: list[RecordText], *, number: in
             if refusal.code != "idempotency_conflict" or type(last) is not int or last < seq:
                 raise
             return last
-        except Indeterminate:  # its number makes a second copy harmless, and tells what became of the first
+        except Indeterminate:  # its number makes a second copy harmless, and shows what became of the first
             if asked == _ASKED_AGAIN_MAX:
                 raise
         else:

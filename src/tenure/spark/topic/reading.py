@@ -1,7 +1,7 @@
-"""A part of a log, page by page: what is held at once is one page, whatever the part's length.
+"""Reading a part of a topic's log, page by page, with what is missing in it; one page is held at once.
 
-What the server tells of a loss is passed on in terms of the part that is read. Records that somebody deleted, or that
-a worker acknowledged, are left out without a word: so says the contract of the wire.
+Losses that the server reports are passed on in terms of the part that is read. Records that were deleted on purpose, or
+acknowledged by a worker, are left out without a report, as in the contract of the wire.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = (
     "seq BIGINT, ts TIMESTAMP, node STRING, tag STRING, meta STRING, payload BINARY, "
     "tombstone STRUCT<gap_from: BIGINT, gap_to: BIGINT, reason: STRING, missed: BIGINT>"
 )
-"""What a reader gives, as Spark writes it."""
+"""The columns of a reader, in Spark's form."""
 _PAGE_RECORDS = 1_000
 _ROWS_MAX = 10_000
 _BYTES_MAX = 8 << 20
@@ -32,7 +32,7 @@ _RECORDS_PER_TASK = 10_000
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """Records of a part that are gone though nobody asked for it."""
+    """Records of a part that were lost, not deleted on purpose."""
 
     gap_from: int
     gap_to: int
@@ -44,7 +44,7 @@ Found = list[ReadRecord] | Missed
 
 
 def missed_in(tombstone: Tombstone, first_seq: int, last_seq: int) -> Missed | None:
-    """What a tombstone means for the seqs from ``first_seq`` to ``last_seq``; None where it is about others."""
+    """Return the loss by a tombstone among the seqs from ``first_seq`` to ``last_seq``; None if it is about others."""
     if tombstone.reason == "recreated":
         return Missed(first_seq, last_seq, tombstone.reason, last_seq - first_seq + 1)
     gap_from, gap_to = max(tombstone.gap_from, first_seq), min(tombstone.gap_to, last_seq)
@@ -56,7 +56,7 @@ def missed_in(tombstone: Tombstone, first_seq: int, last_seq: int) -> Missed | N
 
 
 def data_loss(topic: str, missed: Missed) -> Corrupt:
-    """The error of a reader that must not miss anything."""
+    """Make the error of a reader that must not miss anything."""
     return Corrupt(
         f"records {missed.gap_from} to {missed.gap_to} of {topic} are gone ({missed.reason}): read from a later seq, "
         "or set failOnDataLoss to false and find them as tombstones",
@@ -68,16 +68,16 @@ def data_loss(topic: str, missed: Missed) -> Corrupt:
 
 
 def read_part(read: Callable[[int, int], Diff], first_seq: int, last_seq: int) -> Iterator[Found]:
-    """The records from ``first_seq`` to ``last_seq``, in order, and what is missing among them.
+    """Yield the records from ``first_seq`` to ``last_seq``, in order, and what is missing among them.
 
-    ``read(from_seq, limit)`` gives a page above a seq.
+    ``read(from_seq, limit)`` returns a page above a seq.
     """
     at, trim_told = first_seq - 1, False
     while at < last_seq:
         page = read(at, _PAGE_RECORDS)
         if page.tombstone is not None:
             missed = missed_in(page.tombstone, at + 1, last_seq)
-            trimmed = page.tombstone.reason == "source_trim"  # told with every page below it
+            trimmed = page.tombstone.reason == "source_trim"  # reported with every page below it
             if missed is not None and not (trimmed and trim_told):
                 yield missed
             trim_told = trim_told or (trimmed and missed is not None)
@@ -92,7 +92,7 @@ def read_part(read: Callable[[int, int], Diff], first_seq: int, last_seq: int) -
 
 
 def split(first_seq: int, last_seq: int, *, parts_max: int) -> list[tuple[int, int]]:
-    """Contiguous parts of about the same length, and not more of them than are worth a task."""
+    """Return contiguous parts of about the same length, and not more of them than are worth a task."""
     count = last_seq - first_seq + 1
     parts = max(1, min(parts_max, -(-count // _RECORDS_PER_TASK)))
     ends = [first_seq + count * part // parts for part in range(parts + 1)]
@@ -100,7 +100,7 @@ def split(first_seq: int, last_seq: int, *, parts_max: int) -> list[tuple[int, i
 
 
 def to_arrow(found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
-    """Rows of `COLUMNS`, some thousands at a time. A loss is a row with a tombstone and without a payload."""
+    """Yield rows of `COLUMNS`, some thousands at a time. A loss is a row with a tombstone and without a payload."""
     rows: list[tuple[ReadRecord | None, Missed | None]] = []
     size_bytes = 0
     for item in found:

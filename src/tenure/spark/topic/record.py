@@ -1,6 +1,6 @@
 """The record of a batch: which staged files it consists of, and where each of their chunks lies.
 
-Once it stands in the staging directory, it alone says what is appended, in which pieces and under which numbers. A
+Once it is in the staging directory, it alone decides what is appended, in which chunks and under which numbers. A
 replay may bring the same rows in another order and in other files: it changes nothing.
 """
 
@@ -53,7 +53,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Which write this is: of whom (``writer``, also the client id of its appends), its number, and to which topic.
+    """The identity of a write: its ``writer``, also the client id of its appends, its number, and the topic.
 
     Numbers of one writer rise.
     """
@@ -75,7 +75,7 @@ class Record(msgspec.Struct, frozen=True):
         return sum(file.rows for file in self.files)
 
     def chunks(self) -> Iterator[tuple[int, StagedFile, Chunk]]:
-        """Every chunk with its number in the batch."""
+        """Yield every chunk with its number in the batch."""
         number = 0
         for file in self.files:
             for chunk in file.chunks:
@@ -84,23 +84,23 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def identity(*parts: str) -> str:
-    """A writer's name, made from what stays the same in every attempt."""
+    """Return a writer's name, made from what stays the same in every attempt."""
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=16)
     return f"spark-{digest.hexdigest()}"
 
 
 def client_seq(batch: Batch, chunk: int) -> int:
-    """The number under which a chunk is appended: above every chunk of every batch before it."""
+    """Return the number under which a chunk is appended: above every chunk of every batch before it."""
     return batch.number << _CHUNK_BITS | chunk
 
 
 def position(seq: int) -> tuple[int, int]:
-    """The batch and the chunk that a `client_seq` stands for."""
+    """Return the batch and the chunk of a `client_seq`."""
     return seq >> _CHUNK_BITS, seq & (_CHUNKS_MAX - 1)
 
 
 def make_record(batch: Batch, files: Sequence[StagedFile]) -> Record:
-    """A record in one order for one set of files. Raises Invalid where it cannot be numbered."""
+    """Return a record in one order for one set of files. Raises Invalid where it cannot be numbered."""
     if not 0 <= batch.number < _NUMBERS_MAX:
         raise Invalid(f"a batch's number must be from 0 to {_NUMBERS_MAX - 1}; got {batch.number}")
     if sum(len(file.chunks) for file in files) > _CHUNKS_MAX:
@@ -109,12 +109,12 @@ def make_record(batch: Batch, files: Sequence[StagedFile]) -> Record:
 
 
 def dump_record(record: Record) -> bytes:
-    """The record as it is stored."""
+    """Return the record's bytes."""
     return msgspec.json.encode(record)
 
 
 def load_record(data: bytes, key: str) -> Record:
-    """What `dump_record` wrote. Raises Corrupt (``staged_damaged``, ``format_too_new``)."""
+    """Parse what `dump_record` wrote. Raises Corrupt (``staged_damaged``, ``format_too_new``)."""
     try:
         record = msgspec.json.decode(data, type=Record)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""`TopicSink`: a topic as the table of an ingest job, on any Spark and through Spark Connect."""
+"""`TopicSink`: a topic as the sink of an ingest job, on any Spark and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["TopicSink"]
 
 
 class TopicSink:
-    """Appends ranges of a buffer to a topic that is there, each row once.
+    """A sink that appends ranges of a buffer to an existing topic, each row once.
 
     ``select`` are SQL expressions that make the topic's columns of the frame's, like ``("entry AS payload",)``; without
     it the frame must have them. ``staging`` is a directory that tasks and driver reach, by a URL as of a buffer; it
-    holds the marker and so belongs to the topic for as long as anything is written to it. ``options`` are those of
-    the format ``tenure``. Raises Invalid (``bad_option``).
+    holds the marker and so belongs to the topic for as long as anything is written to it. ``options`` are those of the
+    format ``tenure``. Raises Invalid (``bad_option``).
 
     >>> from tenure.spark import TopicSink
     >>> sink = TopicSink("http://127.0.0.1:8080", "orders", staging="s3://lake/staging", select=["entry AS payload"])
@@ -53,11 +53,11 @@ class TopicSink:
         self._select = None if select is None else tuple(select)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing: any session will do."""
+        """Return no needs: any session will do."""
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """The end of the newest range that is done. Raises what the staging directory's store raises."""
+        """Return the end of the newest range that is done. Raises what the staging directory's store raises."""
         return Staging(self._options.staging).done(self._writer(buffer))
 
     def write(self, frame: DataFrame, commit: Commit) -> None:

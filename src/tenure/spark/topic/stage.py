@@ -1,4 +1,4 @@
-"""What a task of a writer does: its rows into files of the staging directory."""
+"""The task of a writer: put its rows into files of the staging directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(StagedFile).decode
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> Iterator[StagedFile]:
-    """Stage a task's rows; what is held at once is one file. Raises Invalid (``bad_payload``, ``record_too_large``)."""
+    """Stage a task's rows, holding one file at once. Raises Invalid (``bad_payload``, ``record_too_large``)."""
     staging = Staging(options.staging)
     texts = (text for batch in batches for text in record_texts(batch, record_bytes_max=options.record_bytes_max))
     chunks = chunked(texts, rows_max=options.chunk_rows, bytes_max=options.chunk_bytes)
@@ -31,7 +31,7 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: str)
 
 
 def stage_arrow(batches: Iterator[pa.RecordBatch], *, options: WriteOptions, writer: str) -> Iterator[pa.RecordBatch]:
-    """As `stage`, for ``mapInArrow``: a row per file."""
+    """Stage a task's rows for ``mapInArrow``: it yields a row per file."""
     import pyarrow as pa
 
     for file in stage(batches, options, writer):
@@ -39,5 +39,5 @@ def stage_arrow(batches: Iterator[pa.RecordBatch], *, options: WriteOptions, wri
 
 
 def loaded(text: str) -> StagedFile:
-    """A file as `stage_arrow` told of it."""
+    """Parse a file in a row of `stage_arrow`."""
     return _decode(text)

@@ -1,11 +1,11 @@
-"""The staging directory: files of rows on their way, the record of each batch that was chosen, and what is done.
+"""The staging directory: files of rows on their way, the record of each chosen batch, and what is done.
 
-    staged/<writer>/<random>            rows, by whichever attempt of a task
+    staged/<writer>/<random>            rows, by any attempt of a task
     chosen/<writer>/<batch>.json        the record of a batch; created only if it is absent, and so once
     done/<writer>/<batch>.json          every chunk of the batch is in the topic
 
-What is done outlives what was chosen: whoever finds no record and creates one looks at what is done once more, and so
-cannot begin a batch anew that another driver finished. Of one writer the newest ``done`` stays for ever.
+``done`` outlives ``chosen``: a driver that finds no record and creates one checks ``done`` once more, and so cannot
+begin a batch again that another driver finished. Of one writer the newest ``done`` stays for ever.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SWEPT_MAX = 10_000
 
 
 class Staging:
-    """A staging directory, for code that blocks. Made in the process that uses it, and never pickled.
+    """A staging directory, with blocking calls. Made in the process that uses it, and never pickled.
 
-    Every call raises StoreRefused and, where the store stays away, OutcomeUnknown.
+    Every call raises StoreRefused, StoreFull and, where the store does not answer, OutcomeUnknown.
     """
 
     def __init__(self, url: str) -> None:
@@ -41,13 +41,13 @@ class Staging:
     # Rows
 
     def put(self, writer: str, data: bytes) -> str:
-        """Store a file of rows; returns its key."""
+        """Store a file of rows; return its key."""
         key = f"staged/{writer}/{secrets.token_hex(16)}"
         background().run(self._retrying.create_own(key, data))
         return key
 
     def read(self, file: StagedFile, chunk: Chunk) -> bytes:
-        """A chunk's bytes. Raises Corrupt (``staged_damaged``) where its file is gone."""
+        """Return a chunk's bytes. Raises Corrupt (``staged_damaged``) where its file is gone."""
         store = self._retrying.store
         try:
             return background().run(
@@ -65,7 +65,7 @@ class Staging:
     # Batches
 
     def choose(self, record: Record) -> Record:
-        """The record of the batch: this one, or the one that was there."""
+        """Store the record of the batch and return it, or the one that was there."""
         key = _chosen(record.batch)
         if background().run(self._retrying.create(key, dump_record(record))):
             return record
@@ -75,15 +75,15 @@ class Staging:
         return found
 
     def chosen(self, batch: Batch) -> Record | None:
-        """The record of a batch, if one was chosen and is not removed."""
+        """Return the record of a batch, if one was chosen and is not removed."""
         return self._load(_chosen(batch))
 
     def chosen_numbers(self, writer: str) -> list[int]:
-        """The batches of a writer that have a record, ascending."""
+        """Return the batches of a writer that have a record, ascending."""
         return [_number(info.key) for info in self._list(f"chosen/{writer}/")]
 
     def age_ms(self, batch: Batch) -> int:
-        """How long ago the batch was chosen, by the store's clock."""
+        """Return how long ago the batch was chosen, by the store's clock."""
 
         async def age() -> int:
             store = self._retrying.store
@@ -93,7 +93,7 @@ class Staging:
         return background().run(age())
 
     def done(self, writer: str) -> int | None:
-        """The newest batch of a writer whose rows are all in the topic."""
+        """Return the newest batch of a writer whose rows are all in the topic."""
         numbers = [_number(info.key) for info in self._list(f"done/{writer}/")]
         return numbers[-1] if numbers else None
 
@@ -112,7 +112,7 @@ class Staging:
         self._delete([_chosen(record.batch)])
 
     def sweep(self, *, grace_ms: int) -> int:
-        """Remove staged files of any writer that are older than the grace and that no record names; returns how many.
+        """Remove staged files of any writer that are older than the grace and that no record names; return how many.
 
         They were left behind by attempts that were given up, and by drivers that died before they chose.
         """

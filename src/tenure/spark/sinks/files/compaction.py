@@ -1,13 +1,13 @@
-"""Many small files of a file table into few large ones, in place, while others read and write it.
+"""Compaction of a file table: many small files into few large ones, in place, with concurrent readers and writers.
 
 Small files of one partition and of about the same size are rewritten together. One commit of the table's log names the
 new files and leaves out the old ones, so a reader sees the one or the other. Only a compact number of the log restates
-everything and can leave files out; numbers in front of it are filled with commits that add nothing.
+everything and can leave files out; numbers before it are filled with commits that add nothing.
 
 The commit carries a mark, as a range does: the number that the log had when the files were chosen. A compaction that
 finds such a mark at its own number or above was overtaken, and adds nothing. So what an attempt left behind can be
-removed by the same rule as that of a range (``file_stage``). Replaced files stay for a while, for readers that know
-them from the log of before; which ones they are is written down before the commit.
+removed by the same rule as that of a range (``stage``). Replaced files stay for a while, for readers that know them
+from the log of before; they are recorded before the commit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tenure.spark.sinks.places import Place
 __all__ = ["FileCompaction", "Rewriter", "chosen"]
 
 _OWN: Final = "_compaction"
-"""Stands for buffer and sink in the mark of a compaction; no buffer has this name."""
+"""Buffer and sink in the mark of a compaction; no buffer has this name."""
 _REPLACED: Final = "_replaced/"
 _RECORD: Final = re.compile(r"([0-9]+)-[0-9]+-[0-9a-f]{16}\.json")
 _RECORD_BYTES_MAX: Final = 16 << 20
@@ -42,7 +42,7 @@ _ROUNDS_MAX: Final = 10_000
 
 
 class Rewriter(Protocol):
-    """Reads and writes data files, by paths as Spark is told them."""
+    """A reader and writer of data files, by Spark's paths."""
 
     def rewrite(self, paths: Sequence[str], folder: str) -> None:
         """Write the rows of the files as one more file in the folder."""
@@ -61,8 +61,10 @@ class Chosen(NamedTuple):
 
 
 class FileCompaction:
-    """Compacts one table. ``files_min`` is how many small files are worth a rewrite where they are less than half of
-    ``file_bytes`` together; replaced files are removed ``keep_ms`` later, by the next run.
+    """A compaction of one table.
+
+    ``files_min`` is how many small files are worth a rewrite where they are less than half of ``file_bytes`` together;
+    replaced files are removed ``keep_ms`` later, by the next run.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class FileCompaction:
         except Exception:
             with suppress(TenureError):
                 background().run(stage.discard())
-            # One that was faster removes what this one is writing.
+            # Another compaction that was faster removes what this one is writing.
             if _is_overtaken(background().run(self._log.read()), commit):
                 return None
             raise
@@ -134,7 +136,7 @@ class FileCompaction:
         return len(lines) if committed else None
 
     async def _commit(self, mark: Mark, old: Sequence[Line], lines: Sequence[Line]) -> bool:
-        """Replace the files in the log; False where another compaction did so with some of them."""
+        """Replace the files in the log; return False where another compaction replaced some of them."""
         dropped = {line.path for line in old}
         for turn in range(ATTEMPTS_MAX):
             state = await self._log.read()
@@ -157,7 +159,7 @@ class FileCompaction:
         records, due, kept = list[str](), set[str](), set[str]()
         async for info in retrying.list_objects(_REPLACED):
             match = _RECORD.fullmatch(info.key.removeprefix(_REPLACED))
-            if match is None or int(match[1]) > last.high:  # a compaction that is under way
+            if match is None or int(match[1]) > last.high:  # a compaction under way
                 continue
             keys = msgspec.json.decode(await retrying.get(info.key, _RECORD_BYTES_MAX), type=list[str])
             if not live.isdisjoint(keys):  # of an attempt that was given up
@@ -173,13 +175,13 @@ class FileCompaction:
 
 
 def _is_overtaken(state: LogState, own: Commit | Mark) -> bool:
-    """Whether a compaction, of this number or a later one, is in the log."""
+    """Return whether a compaction, of this number or a later one, is in the log."""
     last = state.last_committed(_OWN, _OWN)
     return last is not None and last >= own.high
 
 
 def chosen(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: int) -> list[Chosen]:
-    """Return which files are rewritten together: of one folder, of about one size, in the order of the log.
+    """Return the files that are rewritten together: of one folder, of about one size, in the order of the log.
 
     Sizes are compared by the power of eight, so that a file is rewritten a few times until it is large, and not with
     every file that joins.

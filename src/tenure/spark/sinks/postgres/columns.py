@@ -1,4 +1,4 @@
-"""Which column of PostgreSQL takes which column of Spark."""
+"""The mapping of Spark's columns to PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Taken(NamedTuple):
 
 
 def columns_of(schema: StructType) -> list[Column]:
-    """The columns for a frame's schema: structs, arrays and maps become JSON.
+    """Return the columns for a frame's schema: structs, arrays and maps become JSON.
 
-    Raises Invalid (``sink_rejected``) for names and types that PostgreSQL has not, all of them at once.
+    Raises Invalid (``sink_rejected``) for names and types that PostgreSQL lacks, all of them at once.
     """
     problems = list[str]()
     columns = list[Column]()
@@ -97,7 +97,7 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
 
 
 def flattened(frame: DataFrame, columns: list[Column]) -> DataFrame:
-    """The frame with what is nested as JSON, and the number of the partition that each row is in."""
+    """Return the frame with nested values as JSON, and the number of the partition that each row is in."""
     from pyspark.sql import functions as f
 
     nested = {column.name for column in columns if column.final == "jsonb"}

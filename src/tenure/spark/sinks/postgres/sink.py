@@ -1,7 +1,7 @@
 """A table of PostgreSQL that takes every range once: rows and marker in one transaction.
 
 Spark's JDBC writer fills a staging table of the attempt; then the driver moves its rows over with one statement, and
-the marker with them (`postgres_staging`).
+the marker with them (`staging`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["PostgresSink", "from_a_task", "translated"]
 _DENIED = {"28"}
 _INVALID = {"22", "23", "42", "3D", "3F", "0A"}
 _LATER = {"08", "40", "53", "55", "57", "25"}
-# A task's error comes as text: JDBC's exception, and a message that no SQLSTATE stands beside.
+# A task's error comes as text: JDBC's exception, and a message without a SQLSTATE.
 _FROM_JDBC = re.compile(r"PSQLException: (?:ERROR|FATAL)?:? ?([^\n]+)")
 _AWAY = ("onnection", "the database system is", "terminating", "slots", "I/O error", "deadlock", "No space left")
 
 
 def translated(error: psycopg.Error, address: Address) -> TenureError:
-    """Tenure's error for one of the database, outside of the commit itself: there nothing was changed."""
+    """Return Tenure's error for one of the database, outside of the commit itself: nothing was changed."""
     text = f"{address}: {address.scrubbed(str(error)).strip()}"
     state = error.sqlstate or ""
     if state[:2] in _DENIED or state == "42501" or "authentication failed" in text:
@@ -51,7 +51,7 @@ def translated(error: psycopg.Error, address: Address) -> TenureError:
 
 
 def from_a_task(error: Exception, address: Address) -> TenureError | None:
-    """Tenure's error for what the database told a task of Spark's; None where it was not the database's."""
+    """Return Tenure's error for the database's error in a task of Spark's; None for any other error."""
     found = _FROM_JDBC.search(str(error))
     if found is None and "FAILED_JDBC.CONNECTION" in str(error):
         return Overloaded(f"{address}: Spark cannot connect", code="postgres_unavailable")
@@ -70,7 +70,7 @@ def from_a_task(error: Exception, address: Address) -> TenureError | None:
 _PACKAGE = "org.postgresql:postgresql:42.7.14"
 _NAME_BYTES_MAX = 63
 _IDLE = "60s"
-"""How long the transaction of the commit may wait for its driver."""
+"""The longest wait of the commit's transaction for its driver."""
 
 _COMMITS: LiteralString = """
 CREATE TABLE IF NOT EXISTS {commits} (
@@ -80,11 +80,11 @@ CREATE TABLE IF NOT EXISTS {commits} (
 
 
 class PostgresSink:
-    """Rows in ``table`` (``name`` or ``schema.name``) at ``url``; it is made where it is not there.
+    """A sink for ``table`` (``name`` or ``schema.name``) at ``url``; it is created if absent.
 
-    Columns may join later; those of a table that is there keep their types, and what is written is cast to them.
-    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``.
-    Raises Invalid for an address or a name that cannot be one.
+    Columns may join later; those of an existing table keep their types, and what is written is cast to them.
+    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``. Raises Invalid for
+    a malformed address or name.
 
     >>> from tenure.spark import PostgresSink
     >>> PostgresSink("postgresql://etl@db/sales", "public.orders").name
@@ -118,12 +118,13 @@ class PostgresSink:
         return f"{self._schema}.{self._table}"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """PostgreSQL's JDBC driver, the same for every Spark."""
+        """Return PostgreSQL's JDBC driver, the same for every Spark."""
         return Needs((_PACKAGE,))
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the marker's row says. Raises Overloaded where the database cannot be asked now, Denied where it may
-        not be.
+        """Return the sequence in the marker's row.
+
+        Raises Overloaded where the database cannot be asked now, Denied where the user may not ask.
         """
         with self._connected() as connection:
             return self._marked(connection, buffer, self.name)
@@ -155,7 +156,7 @@ class PostgresSink:
             raise
         with self._connected() as connection:
             self._commit(connection, commit, columns, staging)
-            with contextlib.suppress(psycopg.Error):  # the rows are there; what is left now the next write removes
+            with contextlib.suppress(psycopg.Error):  # the rows are there; the next write removes what is left now
                 last = self._marked(connection, commit.buffer, commit.sink)
                 drop_held(connection, staging, last=last)
 
@@ -175,7 +176,7 @@ class PostgresSink:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection whose errors are Tenure's, and hold no password."""
+        """Open a connection whose errors are Tenure's, and contain no password."""
         import psycopg
 
         try:
@@ -196,9 +197,9 @@ class PostgresSink:
             return is_held(commit, self._marked(connection, commit.buffer, commit.sink))
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Create the table of markers where it is not there."""
+        """Create the table of markers if absent."""
         with connection.transaction():
-            # Two that make a table at once would collide in the catalogue.
+            # Two that create a table at once would collide in the catalogue.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('tenure_commits'))")
             connection.execute(self._sql(_COMMITS))
 
@@ -210,7 +211,7 @@ class PostgresSink:
         from psycopg import sql
 
         connection.autocommit = False
-        # A driver that is stopped in here must not hold the marker for ever.
+        # A driver that is stopped here must not hold the marker for ever.
         connection.execute(sql.SQL("SET LOCAL idle_in_transaction_session_timeout = {}").format(sql.Literal(_IDLE)))
         connection.execute(_WAIT_FOR_DISK)
         identity = [commit.buffer, commit.sink, self._target]
@@ -230,7 +231,7 @@ class PostgresSink:
         connection.autocommit = True
 
     def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> list[Taken]:
-        """Create the table where it is not there, and the columns that it has not; return which column takes which."""
+        """Create the table if absent, and the columns that it lacks; return which column takes which."""
         from psycopg import sql
 
         target = sql.Identifier(self._schema, self._table)
@@ -273,7 +274,7 @@ _UPDATE: LiteralString = (
 
 
 def _split(table: str) -> tuple[str, str]:
-    """Schema and name. Raises Invalid."""
+    """Return schema and name. Raises Invalid."""
     schema, _, name = table.rpartition(".")
     for part in (schema or "public", name):
         if not part or len(part.encode()) > _NAME_BYTES_MAX or set(part) & set('"\0.'):

@@ -8,19 +8,19 @@ from tenure.export.follower import Step
 from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 
-__all__ = ["Gathering"]
+__all__ = ["NextCall"]
 
 
-class Gathering:
-    """Takes steps of the log until a call is complete, and keeps what lies beyond it for the next call.
+class NextCall:
+    """A collector of the log's steps for one call, which keeps what lies beyond it for the next call.
 
-    Rows up to ``told`` are in the buffer and are left out. A ``doubted`` call ends where it ended the first time,
-    whatever the limits say now; any other ends with the row that reaches a limit.
+    Rows up to ``stored`` are in the buffer and are left out. A ``doubted`` call ends where it ended the first time,
+    whatever the limits are now; any other ends with the row that reaches a limit.
     """
 
-    def __init__(self, rows: list[bytes], *, told: Place, doubted: Place | None, settings: ExportSettings) -> None:
+    def __init__(self, rows: list[bytes], *, stored: Place, doubted: Place | None, settings: ExportSettings) -> None:
         self._rows, self._bytes = rows, sum(map(len, rows))
-        self._told = told
+        self._stored = stored
         self._doubted = doubted
         self._settings = settings
         self._beyond: Step | None = None
@@ -30,17 +30,17 @@ class Gathering:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the call is one in doubt."""
+        """Return whether the call is one in doubt."""
         return self._doubted is not None
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows were taken that no call has carried yet."""
+        """Return whether rows were taken that no call has carried yet."""
         return bool(self._rows) or self._beyond is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call ends here."""
+        """Return whether the call ends here."""
         if self._doubted is not None:
             return self.place is not None and self.place.order >= self._doubted.order
         return self._bytes >= self._settings.call_bytes_max or len(self._rows) >= self._settings.call_rows_max
@@ -54,11 +54,11 @@ class Gathering:
     def take(self, step: Step) -> None:
         """Add the rows of a step, as many as the call has room for."""
         assert self._beyond is None
-        if step.after.order <= self._told.order:
+        if step.after.order <= self._stored.order:
             self.place = step.after
             return
-        step = self._untold(step)
-        count = self._room(step)
+        step = self._drop_stored(step)
+        count = self._count_fitting(step)
         if count < len(step.rows):
             step, self._beyond = _split(step, count)
         self.gaps_count += step.is_gap
@@ -67,19 +67,19 @@ class Gathering:
         self.place = step.after
 
     def call(self) -> list[bytes]:
-        """Hand over the rows of the call; what is taken from here on belongs to the next one."""
+        """Return the rows of the call; rows taken from here on belong to the next one."""
         rows, self._rows, self._bytes = self._rows, [], 0
         self._doubted, self.place = None, None
         return rows
 
-    def _untold(self, step: Step) -> Step:
+    def _drop_stored(self, step: Step) -> Step:
         """Return the part of a step that follows the last row in the buffer."""
-        first, told = step.first, self._told
-        if step.is_gap or first.position.batch != told.position.batch or first.rows >= told.rows:
+        first, stored = step.first, self._stored
+        if step.is_gap or first.position.batch != stored.position.batch or first.rows >= stored.rows:
             return step
-        return _split(step, told.rows - first.rows)[1]
+        return _split(step, stored.rows - first.rows)[1]
 
-    def _room(self, step: Step) -> int:
+    def _count_fitting(self, step: Step) -> int:
         """Count the rows of a step that belong to the call."""
         if self._doubted is not None:
             is_inside = not step.is_gap and step.after.order > self._doubted.order
@@ -94,6 +94,6 @@ class Gathering:
 
 
 def _split(step: Step, count: int) -> tuple[Step, Step]:
-    """Cut a step behind its first ``count`` rows."""
+    """Split a step after its first ``count`` rows."""
     between = Place(step.first.position, step.first.rows + count)
     return step._replace(rows=step.rows[:count], after=between), step._replace(rows=step.rows[count:], first=between)
