@@ -23,7 +23,7 @@ from tenure.buffer.store.file import FileStore
 from tenure.errors import Corrupt, Invalid, Overloaded
 from tenure.spark.jobs import compact_table as table_compaction
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
-from tenure.spark.sinks.files.compaction import FileCompaction, chosen
+from tenure.spark.sinks.files.compaction import FileCompaction, choose_files
 from tenure.spark.sinks.files.lines import file_line
 from tenure.spark.sinks.files.log import FileLog
 from tenure.spark.sinks.files.stage import Stage
@@ -248,9 +248,9 @@ def test_files_are_rewritten_with_those_of_their_folder_and_size(tmp_path: Path)
 
     small = [line(f"a/{number}", 100 + number) for number in range(4)]
     others = [line("b/0", 100), line("a/big", 600), line("a/tiny", 20), line("a/whole", 5_000)]
-    assert chosen(place, [*small, *others], file_bytes=1_000, files_min=4) == [("a", tuple(small))]
-    assert chosen(place, small, file_bytes=1_000, files_min=5) == []
+    assert choose_files(place, [*small, *others], file_bytes=1_000, files_min=4) == [("a", tuple(small))]
+    assert choose_files(place, small, file_bytes=1_000, files_min=5) == []
     halves = [line(f"a/{number}", 300) for number in range(5)]  # half of a file is worth it, whatever their number
-    assert [len(one.lines) for one in chosen(place, halves, file_bytes=1_000, files_min=8)] == [3, 2]
+    assert [len(one.lines) for one in choose_files(place, halves, file_bytes=1_000, files_min=8)] == [3, 2]
     with pytest.raises(Invalid):
         FileCompaction(place, Arrow(), file_bytes=0)

@@ -18,13 +18,13 @@ from tenure.buffer.store.file import FileStore
 from tenure.cli.app import app
 from tenure.client.client import Client
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.outputs import Figures
-from tenure.spark.pipeline.progress import Look, ahead_in
-from tenure.spark.pipeline.run import Run
-from tenure.spark.pipeline.run_history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
-from tenure.spark.pipeline.run_note import Noting
-from tenure.spark.pipeline.streamed import _teller
-from tenure.spark.pipeline.topics import topic_lag
+from tenure.spark.pipeline.notes.history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
+from tenure.spark.pipeline.notes.note import RunNote
+from tenure.spark.pipeline.notes.run import Run
+from tenure.spark.pipeline.rows.outputs import Figures
+from tenure.spark.pipeline.runner.progress import Look, progress_of
+from tenure.spark.pipeline.runner.streaming import _reporter
+from tenure.spark.pipeline.runner.topics import topic_lag
 from tests.buffer.support import QUICK
 from tests.http.serving import serving
 from tests.spark.conftest import Filled
@@ -190,7 +190,7 @@ def test_the_history_lists_runs_and_backfills_newest_first(tmp_path: Path, fille
 
 def test_what_lies_ahead_of_a_micro_batch_is_read_from_the_manifest(tmp_path: Path, filled: Filled) -> None:
     url = filled(FIRST, SECOND)
-    ahead = ahead_in(read_pipeline(written(set_up(tmp_path), url)))
+    ahead = progress_of(read_pipeline(written(set_up(tmp_path), url)))
     descriptors, lag = ahead(Commit("b", "orders", 0, 0, 1))
     assert descriptors is not None
     assert lag is not None
@@ -205,15 +205,15 @@ def test_what_lies_ahead_of_a_micro_batch_is_read_from_the_manifest(tmp_path: Pa
 
 
 def test_a_lag_that_cannot_be_read_stops_no_query(tmp_path: Path) -> None:
-    ahead = ahead_in(read_pipeline(written(set_up(tmp_path), (tmp_path / "none").as_uri())))
+    ahead = progress_of(read_pipeline(written(set_up(tmp_path), (tmp_path / "none").as_uri())))
     assert ahead(Commit("b", "orders", 0, 0, 1)) == Look(None, None)
 
 
 def test_a_lag_that_is_not_known_is_none_and_not_zero(tmp_path: Path, filled: Filled) -> None:
     url = filled(FIRST)
     file = written(set_up(tmp_path), url)
-    noting = Noting(read_pipeline(file), run_of(0, state="running"), tell=lambda _: None)
-    told = _teller(noting.count, lambda _: Look(None, None))
+    noting = RunNote(read_pipeline(file), run_of(0, state="running"), on_run=lambda _: None)
+    told = _reporter(noting.count, lambda _: Look(None, None))
     told(Commit("b", "orders", 0, 3, 1))
     noting.end("done")
     noted = last_run(url, "orders")
@@ -245,15 +245,15 @@ def test_the_lag_of_a_topic_counts_records_that_are_there_and_the_age_of_the_fir
         assert (topic_lag(pipeline, 2).batches, topic_lag(pipeline, 4)) == (1, Lag(0, 0))
         found = json.loads(CliRunner().invoke(app, ["pipeline", "status", str(file), "--json"]).stdout)
         assert (found["started"], found["lag_records"], found["lag_ms"] >= lag.ms) == (False, 4, True)
-        assert ahead_in(pipeline)(Commit("b", "orders", 1, 2, 1)).descriptors is None
-    assert ahead_in(pipeline)(Commit("b", "orders", 1, 2, 1)) == Look(None, None)
+        assert progress_of(pipeline)(Commit("b", "orders", 1, 2, 1)).descriptors is None
+    assert progress_of(pipeline)(Commit("b", "orders", 1, 2, 1)) == Look(None, None)
 
 
 def test_bytes_of_which_some_are_not_known_are_none(url: str, tmp_path: Path, filled: Filled) -> None:
     pipeline = read_pipeline(written(set_up(tmp_path), filled(FIRST, SECOND)))
-    known = ahead_in(pipeline)
-    noting = Noting(pipeline, run_of(0, state="running"), tell=lambda _: None)
-    told = _teller(noting.count, lambda commit: Look() if commit.low == 0 else known(commit))
+    known = progress_of(pipeline)
+    noting = RunNote(pipeline, run_of(0, state="running"), on_run=lambda _: None)
+    told = _reporter(noting.count, lambda commit: Look() if commit.low == 0 else known(commit))
     for seq in (0, 1):
         told(Commit("b", "orders", seq, seq, 1))
     assert (noting.run.bytes, noting.run.lag) == (None, 0)

@@ -19,10 +19,10 @@ from tenure.export.rows import Exported, gap
 from tenure.spark.jobs.compact_buffer import Compacted, compact
 from tenure.spark.jobs.plan import Limits
 from tenure.spark.report import source
+from tenure.spark.report.events import find_events
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
-from tenure.spark.report.parsing import parsed_entries
-from tenure.spark.report.source import find_events
+from tenure.spark.report.parse import parse_entries
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
 from tenure.spark.sinks.files.table import files
@@ -237,7 +237,7 @@ def test_a_life_ends_with_a_redrive_and_begins_anew_and_extensions_count_for_not
         Exported("redriven", "dead", 950, [4, 1], dest="q", batch=11, n=0),
     ]
     frame = spark.createDataFrame([(bytearray(entry),) for entry in entries_of(lives)], "entry binary")
-    steps = [row.asDict() for row in steps_of(parsed_entries(frame)).collect()]
+    steps = [row.asDict() for row in steps_of(parse_entries(frame)).collect()]
     told = {(step["topic"], step["seq"], step["event"], step["ts"]): step for step in steps}
     assert len(told) == len(steps) == 15, "no step for the extension"
     first, again = told["q", 2, "dead_lettered", 190], told["q", 2, "acked", 530]
@@ -342,7 +342,7 @@ def test_jobs_that_took_ages_are_told_and_fail_nothing(spark: SparkSession) -> N
     told = {"topic": "x", "runs": [1, jobs], "batch": 1, "node": "w"}
     seen = (("produced", 0), ("claimed", 0), ("released", last_ms), ("claimed", last_ms), ("acked", last_ms))
     entries = [json.dumps({**told, "event": event, "ts": ts, "n": n}).encode() for n, (event, ts) in enumerate(seen)]
-    events = parsed_entries(spark.createDataFrame([(entry,) for entry in entries], "entry binary"))
+    events = parse_entries(spark.createDataFrame([(entry,) for entry in entries], "entry binary"))
     inputs = Inputs(events, steps_of(events).persist(), step_ms=1)
     of_measure = {row["measure"]: row for row in TABLES["latency"](inputs).where("queue IS NULL").collect()}
     assert [of_measure["returned"][name] for name in ("jobs", "p50_ms", "max_ms")] == [jobs, last_ms, last_ms]

@@ -19,9 +19,9 @@ import pytest
 
 from tenure.client.client import Client
 from tenure.errors import Conflict, Corrupt, NotFound
-from tenure.spark.topic.delivery import RESUME_MS_MAX, deliver, resume
-from tenure.spark.topic.record import Batch, StagedFile, make_record
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import RESUME_MS_MAX, deliver, resume
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile, make_record
 from tests.client.proxy import proxy_to
 from tests.client.test_producer_restart import free_port
 from tests.http.serving import Running, environment, serving

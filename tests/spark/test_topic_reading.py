@@ -12,7 +12,7 @@ import pytest
 from tenure.client.replies import Diff, ReadRecord, Tombstone, TopicInfo
 from tenure.errors import Invalid
 from tenure.spark.topic.options import read_options
-from tenure.spark.topic.reading import Missed, read_part, split, to_arrow
+from tenure.spark.topic.parts import Missed, read_part, split, to_arrow
 from tenure.spark.topic.source import TopicDataSource
 from tenure.spark.topic.stream_source import end_of, next_end
 

@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from tenure.client.client import Client
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import open_client, write_options
-from tenure.spark.topic.record import Batch, StagedFile
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile
+from tenure.spark.topic.staging.task import stage
 
 __all__ = ["WRITER", "numbers_in", "staged"]
 

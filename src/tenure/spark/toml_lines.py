@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tenure.errors import Invalid
 
-__all__ = ["KeyPath", "Located", "Problem", "read_text", "read_toml", "refused"]
+__all__ = ["KeyPath", "Located", "Problem", "problems_error", "read_text", "read_toml"]
 
 KeyPath = tuple[str | int, ...]
 """The path of a value: ``("step", 0, "sql")`` is the key sql of the first table of ``[[step]]``."""
@@ -55,7 +55,7 @@ class Located(NamedTuple):
         return Problem(self.file, self.lines.get(path), message)
 
 
-def refused(problems: list[Problem], *, code: str) -> Invalid:
+def problems_error(problems: list[Problem], *, code: str) -> Invalid:
     """Return all mistakes as one error, a line each; ``detail`` holds them for a program."""
     told = [{"file": str(one.file), "line": one.line, "message": one.message} for one in problems]
     return Invalid("\n".join(map(str, problems)), code=code, problems=told)
@@ -70,7 +70,7 @@ def read_toml(file: Path, *, code: str) -> Located:
         match = _SYNTAX_LINE.search(str(error))
         line = int(match[1]) if match and match[1] else text.count("\n") + 1
         message = _SYNTAX_LINE.sub("", str(error)).strip()
-        raise refused([Problem(file, line, f"is not TOML: {message}")], code=code) from None
+        raise problems_error([Problem(file, line, f"is not TOML: {message}")], code=code) from None
 
 
 def read_text(file: Path, *, code: str) -> str:
@@ -79,14 +79,14 @@ def read_text(file: Path, *, code: str) -> str:
         with file.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise refused([Problem(file, None, f"cannot be read: {error.strerror}")], code=code) from None
+        raise problems_error([Problem(file, None, f"cannot be read: {error.strerror}")], code=code) from None
     if len(content) > FILE_BYTES_MAX:
-        raise refused([Problem(file, None, f"larger than {FILE_BYTES_MAX:,} bytes")], code=code)
+        raise problems_error([Problem(file, None, f"larger than {FILE_BYTES_MAX:,} bytes")], code=code)
     try:
         return content.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise refused([Problem(file, line, "is not UTF-8")], code=code) from None
+        raise problems_error([Problem(file, line, "is not UTF-8")], code=code) from None
 
 
 class _Token(NamedTuple):

@@ -84,8 +84,8 @@ def report(
 def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     """The report; whatever can be refused is refused before Spark is started."""
     from tenure.spark.report.buckets import START_CONF
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report
-    from tenure.spark.report.source import find_events
     from tenure.spark.session.session import spark_version
 
     check_out(out)
@@ -101,8 +101,8 @@ def _payload(figures: Figures, out: Path) -> Payload:
     """The figures that fit into a terminal; the tables have the others."""
     import msgspec
 
-    from tenure.spark.report.findings import findings
     from tenure.spark.report.job import PAGE
+    from tenure.spark.report.page.findings import findings
 
     return {
         "page": str((out / PAGE).absolute()),
@@ -118,9 +118,9 @@ def _payload(figures: Figures, out: Path) -> Payload:
 
 def _show(console: Console, figures: Figures, out: Path) -> None:
     """What stands out, then a row per queue, then where to look."""
-    from tenure.spark.report.findings import findings
     from tenure.spark.report.job import PAGE
-    from tenure.spark.report.units import amount, moment
+    from tenure.spark.report.page.findings import findings
+    from tenure.spark.report.page.units import amount, moment
 
     every = figures.all
     console.print(f"{amount(every.rows)} events, {moment(every.first_ms)} to {moment(every.last_ms)} UTC")
@@ -138,7 +138,7 @@ def _show(console: Console, figures: Figures, out: Path) -> None:
 
 
 def _row(figures: Figures, row: QueueRow) -> list[object]:
-    from tenure.spark.report.units import amount, duration, share
+    from tenure.spark.report.page.units import amount, duration, share
 
     times: list[int | None] = []
     for measure in ("wait", "processing"):

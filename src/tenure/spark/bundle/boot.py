@@ -16,7 +16,7 @@ import sysconfig
 import tempfile
 import zipfile
 
-__all__ = ["load", "unpacked"]
+__all__ = ["load", "unpack"]
 
 ABOUT = "_tenure_bundle.json"
 PACKAGES = "packages"
@@ -24,7 +24,7 @@ PACKAGES = "packages"
 
 def load(name: str) -> None:
     """Replace the stub module of this name by the real package. Raises ImportError."""
-    home = unpacked(os.path.dirname(__file__))
+    home = unpack(os.path.dirname(__file__))
     if home not in sys.path:
         sys.path.insert(0, home)
         importlib.invalidate_caches()
@@ -32,7 +32,7 @@ def load(name: str) -> None:
     importlib.import_module(name)
 
 
-def unpacked(archive: str) -> str:
+def unpack(archive: str) -> str:
     """Return the directory with the packages of an archive; concurrent tasks unpack it once.
 
     Raises ImportError where they were made for another Python, or where the directory of the archive is read-only.

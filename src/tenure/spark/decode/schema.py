@@ -21,7 +21,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.spark.toml_lines import KeyPath, Located, Problem, read_text, read_toml, refused
+from tenure.spark.toml_lines import KeyPath, Located, Problem, problems_error, read_text, read_toml
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -84,12 +84,12 @@ def read_schema(file: Path) -> StructType:
     taken: dict[str, str] = {}
     for name in schema.names:
         if name.lower() in OWN_COLUMNS:
-            raise refused(
+            raise problems_error(
                 [Problem(file, None, f"{name} is a column of Tenure's own: name the field otherwise")], code=_CODE
             )
         if taken.setdefault(name.lower(), name) != name:
             message = f"{taken[name.lower()]} and {name} differ in case only, and Spark takes them for the same"
-            raise refused([Problem(file, None, message)], code=_CODE)
+            raise problems_error([Problem(file, None, message)], code=_CODE)
     return schema
 
 
@@ -100,12 +100,12 @@ def _from_json(file: Path) -> StructType:
     try:
         schema = StructType.fromJson(json.loads(text))
     except json.JSONDecodeError as error:
-        raise refused([Problem(file, error.lineno, f"is not JSON: {error.msg}")], code=_CODE) from None
+        raise problems_error([Problem(file, error.lineno, f"is not JSON: {error.msg}")], code=_CODE) from None
     except Exception:  # any error of Spark's on a document that is not its own
         message = "is not a schema as df.schema.json() gives it"
-        raise refused([Problem(file, None, message)], code=_CODE) from None
+        raise problems_error([Problem(file, None, message)], code=_CODE) from None
     if not schema.fields:
-        raise refused([Problem(file, None, "names no field")], code=_CODE)
+        raise problems_error([Problem(file, None, "names no field")], code=_CODE)
     return schema
 
 
@@ -118,14 +118,14 @@ def _from_toml(file: Path) -> StructType:
     ]
     fields = located.values.get("fields")
     if not isinstance(fields, dict) or not fields:
-        raise refused(
+        raise problems_error(
             [*problems, located.problem(("fields",), "names no field: they stand under [fields]")], code=_CODE
         )
     if len(located.lines) > _FIELDS_MAX:
-        raise refused([located.problem((), f"more than {_FIELDS_MAX:,} fields")], code=_CODE)
+        raise problems_error([located.problem((), f"more than {_FIELDS_MAX:,} fields")], code=_CODE)
     schema = _struct(located, ("fields",), fields, problems)
     if problems:
-        raise refused(problems, code=_CODE)
+        raise problems_error(problems, code=_CODE)
     return schema
 
 

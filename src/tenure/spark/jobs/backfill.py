@@ -23,7 +23,7 @@ from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
-from tenure.spark.jobs.plan import Limits, Planned, fitting
+from tenure.spark.jobs.plan import Limits, Planned, take_fitting
 from tenure.spark.jobs.range_writer import OnRange, RangeWriter, Summary, Transform, write_range
 from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped
 from tenure.spark.reader.reader import RangeReader, ReaderName
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["Replay", "Retained", "backfill", "retained"]
+__all__ = ["Replay", "Retained", "backfill", "find_retained"]
 
 
 def backfill(
@@ -68,7 +68,7 @@ def backfill(
     writer = RangeWriter(spark, sink, source, transform=transform, on_range=on_range)
     retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
     with suppress(Stopped):
-        found = retrying(partial(retained, buffer_url, first, last, settings=given.buffer))
+        found = retrying(partial(find_retained, buffer_url, first, last, settings=given.buffer))
         if found is None:
             return writer.summary
         replay = Replay(buffer_url, found, group=group, limits=limits or Limits(), settings=given.buffer)
@@ -79,7 +79,7 @@ def backfill(
         while begin <= found.high and not retrying.stop.is_set():
             began_s = time.monotonic()
             whole = retrying(partial(replay.planned, begin))
-            planned = write_range(writer, retrying, whole, halve=replay.halved)
+            planned = write_range(writer, retrying, whole, halve=replay.halve)
             begin = planned.high + 1
             writer.count(planned, began_s, Lag(found.high - planned.high, 0))
     return writer.summary
@@ -93,7 +93,7 @@ class Retained(NamedTuple):
     high: int
 
 
-def retained(
+def find_retained(
     url: str | ObjectStore, first: int | str, last: int | str, *, settings: BufferSettings | None = None
 ) -> Retained | None:
     """Return the batches from ``first`` to ``last`` as in ``backfill``; None where no batch is between two times.
@@ -104,14 +104,14 @@ def retained(
     match low, high:
         case (int(), int()) | (datetime(), datetime()) if low > high:  # type: ignore[operator]
             raise Invalid(f"{first} to {last} is not a range: it ends before it begins")
-    found = background().run(_resolved(url, low, high, settings))
+    found = background().run(_resolve(url, low, high, settings))
     for wanted in (low, high):
         if isinstance(wanted, int) and (found is None or not found.low <= wanted <= found.high):
             raise _gone(wanted)
     return found
 
 
-async def _resolved(
+async def _resolve(
     url: str | ObjectStore, low: int | datetime, high: int | datetime, settings: BufferSettings | None
 ) -> Retained | None:
     """Return what is kept between the two; times are compared with those of each batch's first and last entry."""
@@ -161,12 +161,12 @@ class Replay:
         page = background().run(_listed(self._store, first, end, self._settings))
         if not page or page[0].seq != first:
             raise _gone(first)
-        found = fitting(page, self._limits)
+        found = take_fitting(page, self._limits)
         high = found[-1].seq
         given_up = self._given_up(first, high)
         return Planned(self._kept.buffer, begin, high, tuple(each for each in found if each.seq not in given_up))
 
-    def halved(self, planned: Planned) -> Planned:
+    def halve(self, planned: Planned) -> Planned:
         """Return the first half of a range that is too large for its table; later ranges are no larger."""
         half = planned.first_half()
         self._limits = self._limits.no_more_than(half)

@@ -17,7 +17,7 @@ from tenure.buffer.ingest.sink import says_disk_full
 from tenure.buffer.store.interface import OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
 
-__all__ = ["failure", "is_of_spark", "is_of_the_rows", "named_causes", "passing", "reason_of"]
+__all__ = ["is_of_spark", "is_of_the_rows", "job_error", "named_causes", "reason_of", "transient_error"]
 
 # Of the rows or the statement: a repeat would be refused the same way.
 _OF_THE_ROWS: Final = frozenset(
@@ -60,7 +60,7 @@ def is_of_the_rows(error: Exception) -> bool:
     return bool(_OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__} or _OF_A_VALUE.search(str(error)))
 
 
-def passing(error: Exception, doing: str) -> TenureError | None:
+def transient_error(error: Exception, doing: str) -> TenureError | None:
     """Return the error for a transient cause, outside of rows and steps; None for any other cause.
 
     That is Overloaded (``disk_full``, ``table_unavailable``), or Denied (``table_denied``). ``doing`` is what failed,
@@ -84,14 +84,14 @@ def passing(error: Exception, doing: str) -> TenureError | None:
     return None
 
 
-def failure(error: Exception, doing: str, *, code: str = "spark_failed") -> TenureError:
+def job_error(error: Exception, doing: str, *, code: str = "spark_failed") -> TenureError:
     """Return the error for a job that Spark gave up, for any cause.
 
     An error of ours that a task raised is that error again; an unknown cause is a Conflict with this code.
     """
     return (
         _raised_by_a_task(error)
-        or passing(error, doing)
+        or transient_error(error, doing)
         or Conflict(
             f"{doing}: {reason_of(error)}. Nothing of it was written to the table; mend the data or the step, and run "
             "again",
@@ -106,7 +106,7 @@ def named_causes(doing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        named = passing(error, doing)
+        named = transient_error(error, doing)
         if named is None:
             raise
         raise named from error

@@ -19,7 +19,7 @@ from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.errors import Invalid
 from tenure.spark.jobs.ingest import ingest
-from tenure.spark.jobs.plan import Limits, balanced
+from tenure.spark.jobs.plan import Limits, balance
 from tenure.spark.jobs.range_writer import OnRange, Summary
 from tenure.spark.reader.reader import ReaderName
 from tenure.spark.sinks.files.log import FileLog
@@ -87,8 +87,8 @@ class CompactTable:
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Store the range's rows, in few files. Raises as the file table does."""
         batches = background().run(_descriptors(self._buffer_url, commit.low, commit.high))
-        shares = balanced(batches, min(_FILES_MAX, max(1, round(sum(b.bytes for b in batches) / self._file_bytes))))
-        self._table.write(_laid_out(frame, shares, by=self._by), commit)
+        shares = balance(batches, min(_FILES_MAX, max(1, round(sum(b.bytes for b in batches) / self._file_bytes))))
+        self._table.write(_lay_out(frame, shares, by=self._by), commit)
 
     def sizes(self) -> list[int]:
         """Return the bytes of each committed file. Raises Corrupt for a damaged log."""
@@ -128,7 +128,7 @@ async def _descriptors(url: str, low: int, high: int) -> list[Descriptor]:
     return [descriptor async for descriptor in entries(url, low, high + 1)]
 
 
-def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: By) -> DataFrame:
+def _lay_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: By) -> DataFrame:
     """Return the rows in one Spark partition per share, in the order of the buffer."""
     from pyspark.sql import functions as f
 

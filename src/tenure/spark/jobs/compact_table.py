@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tenure.spark.jobs.causes import failure, is_of_spark, passing
+from tenure.spark.jobs.causes import is_of_spark, job_error, transient_error
 from tenure.spark.sinks.files.compaction import FileCompaction
 from tenure.spark.sinks.places import Place
 
@@ -49,7 +49,7 @@ def compact_table(
     try:
         return CompactedTable(*compaction.run())
     except Exception as error:
-        named = (failure if is_of_spark(error) else passing)(error, "the files were not compacted")
+        named = (job_error if is_of_spark(error) else transient_error)(error, "the files were not compacted")
         if named is None:
             raise
         raise named from error

@@ -60,7 +60,7 @@ def ingest(
     source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
     writer = RangeWriter(spark, sink, source, transform=transform, on_range=on_range)
     retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
-    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    opening = partial(_open_plan, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
     with suppress(Stopped), retrying(opening) as plan:
         _drain(plan, writer, retrying)
     return writer.summary
@@ -90,7 +90,7 @@ def follow(
     source = RangeReader(spark, buffer_url, reader=reader, settings=settings)
     writer = RangeWriter(spark, sink, source, transform=transform, on_range=on_range)
     retrying = Retrying(within_ms=None, stop=stop, on_wait=on_wait)
-    opening = partial(_opened, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
+    opening = partial(_open_plan, spark, buffer_url, sink, group=group, limits=limits, settings=settings)
     with suppress(Stopped), retrying(opening) as plan:
         while not stop.is_set():
             _drain(plan, writer, retrying)
@@ -98,7 +98,7 @@ def follow(
     return writer.summary
 
 
-def _opened(
+def _open_plan(
     spark: SparkSession,
     url: str,
     sink: SparkSink,
@@ -133,7 +133,7 @@ def _drain(plan: Plan, writer: RangeWriter, retrying: Retrying) -> None:
             planned = retrying(plan.next)
             if planned is None:
                 return
-            planned = write_range(writer, retrying, planned, halve=plan.halved)
+            planned = write_range(writer, retrying, planned, halve=plan.halve)
             retrying(partial(plan.ack_through, planned.high))
             writer.count(planned, began_s, plan.lag)
             log.info("batches %s to %s of %s are in the table", planned.low, planned.high, planned.buffer)

@@ -24,7 +24,7 @@ from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
 from tenure.limits import check_limits
 
-__all__ = ["Limits", "Plan", "Planned", "balanced", "fitting"]
+__all__ = ["Limits", "Plan", "Planned", "balance", "take_fitting"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class Plan:
         self.limits = limits or Limits()
         self._settings = settings or BufferSettings()
         self._store = store = open_store(url) if isinstance(url, str) else url
-        self._consumer = _opened(store, last_committed, group=group, settings=self._settings)
+        self._consumer = _open_consumer(store, last_committed, group=group, settings=self._settings)
         self._cuts = RangePlans(store, self.buffer_id, group=group, settings=self._settings)
         self._cut_at: int | None = None
         # Right after the table's last one, also where batches that were given up lie between: a commit must follow it.
@@ -142,7 +142,7 @@ class Plan:
         LeaseLost when fenced, Corrupt for a plan that is damaged.
         """
         low, first = self._begin, self.next_seq
-        found = fitting(self._read(first, first + self.limits.batches_max), self.limits)
+        found = take_fitting(self._read(first, first + self.limits.batches_max), self.limits)
         if not found:
             return None
         high = background().run(self._cuts.agree(low, found[-1].seq))
@@ -154,7 +154,7 @@ class Plan:
         bad = self.given_up(low, high)
         return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
 
-    def halved(self, planned: Planned) -> Planned:
+    def halve(self, planned: Planned) -> Planned:
         """Return the first half of the range under way, once the end of the second half is decided.
 
         A driver that takes over between the two halves then plans the same second half. Ranges that are cut later are
@@ -224,7 +224,7 @@ class Plan:
         return found
 
 
-def fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descriptor]:
+def take_fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descriptor]:
     """Return as many of the first descriptors as the limits allow, and at least one if there is one."""
     entries = size = 0
     for count, descriptor in enumerate(descriptors):
@@ -236,7 +236,7 @@ def fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descripto
     return list(descriptors)
 
 
-def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descriptor]]:
+def balance(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descriptor]]:
     """Split the descriptors into at most ``parts`` consecutive, non-empty shares of about the same bytes.
 
     Each share ends at the batch that brings the sum closest to its part of the whole.
@@ -263,7 +263,7 @@ def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descrip
     return shares
 
 
-def _opened(store: ObjectStore, last_committed: int | None, *, group: str, settings: BufferSettings) -> Consumer:
+def _open_consumer(store: ObjectStore, last_committed: int | None, *, group: str, settings: BufferSettings) -> Consumer:
     """Return a consumer that continues after what the table holds, or raise why it cannot, in terms of the table."""
     try:
         return Consumer(store, last_committed, group=group, settings=settings)

@@ -18,7 +18,7 @@ import msgspec
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.reading.lag import Lag
 from tenure.errors import Corrupt, Indeterminate, Invalid
-from tenure.spark.jobs.causes import failure, is_of_spark
+from tenure.spark.jobs.causes import is_of_spark, job_error
 from tenure.spark.jobs.plan import Planned
 from tenure.spark.jobs.retrying import Retrying
 from tenure.spark.reader.reader import RangeReader
@@ -113,12 +113,12 @@ class RangeWriter:
         except Exception as error:
             if isinstance(error, Indeterminate) and self._holds(commit):
                 return
-            blamed = self._reader.blamed(error, planned)
+            blamed = self._reader.find_bad_batch(error, planned)
             if blamed is not None:
                 raise blamed from error
             if not writing or not is_of_spark(error):  # an error of the caller's own transform is raised as it is
                 raise
-            raise failure(error, f"batches {planned.low} to {planned.high} were not written") from error
+            raise job_error(error, f"batches {planned.low} to {planned.high} were not written") from error
 
     def count(self, planned: Planned, began_s: float, lag: Lag) -> None:
         """Add a range that is done to the summary, and report it; log what was left out of it."""

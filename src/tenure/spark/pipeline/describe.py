@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.spark.pipeline.config import Pipeline, Step
-from tenure.spark.pipeline.tables import place_of
+from tenure.spark.pipeline.file.sections import Pipeline, Step
+from tenure.spark.pipeline.file.sink import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["described", "plan_of"]
+__all__ = ["describe", "plan_of"]
 
 _MALFORMED = {
     "column": "stay, with their text in _malformed",
@@ -22,7 +22,7 @@ _MALFORMED = {
 }
 
 
-def described(pipeline: Pipeline) -> list[str]:
+def describe(pipeline: Pipeline) -> list[str]:
     """Return what happens to an entry, a sentence a line, in that order."""
     source, decode, schedule = pipeline.source, pipeline.decode, pipeline.schedule
     lines = [

@@ -53,7 +53,7 @@ class _Footers:
 
         async def one(descriptor: Descriptor) -> list[Range]:
             async with gate:
-                return self._parsed(await self._footer(descriptor), descriptor)
+                return self._parse(await self._footer(descriptor), descriptor)
 
         reads = [asyncio.create_task(one(descriptor)) for descriptor in descriptors]
         try:
@@ -92,7 +92,7 @@ class _Footers:
             raise unusable(descriptor, "batch_truncated", f"it ends before its {descriptor.bytes:,} bytes")
         return tail
 
-    def _parsed(self, tail: bytes, descriptor: Descriptor) -> list[Range]:
+    def _parse(self, tail: bytes, descriptor: Descriptor) -> list[Range]:
         try:
             file = pq.ParquetFile(pa.BufferReader(tail))
             ranges = footer_ranges(file, descriptor)

@@ -30,7 +30,7 @@ from tenure.spark.reader.settings import ReaderSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Slots", "jvm_reaches", "jvm_root", "listed_in", "read_with_jvm"]
+__all__ = ["Slots", "jvm_reaches", "jvm_root", "listing_tasks", "read_with_jvm"]
 
 
 class Slots:
@@ -79,7 +79,7 @@ _setting = threading.Lock()
 
 
 @contextmanager
-def listed_in(spark: SparkSession, tasks: int) -> Iterator[None]:
+def listing_tasks(spark: SparkSession, tasks: int) -> Iterator[None]:
     """Let Spark list paths in at most so many tasks, and restore the session's own setting at the end."""
     with _setting:
         before = spark.conf.get(_TASKS, None)
@@ -155,7 +155,7 @@ def read_with_jvm(
     text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
     calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
     told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
-    with listed_in(spark, parts):
+    with listing_tasks(spark, parts):
         files = _files(spark, root, planned.descriptors)
     placed = files.select("entry", "range", *map(F.expr, told), calls)
     return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW)).coalesce(parts)

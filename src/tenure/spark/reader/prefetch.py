@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
 
-__all__ = ["fetched_ahead"]
+__all__ = ["prefetch"]
 
 
-def fetched_ahead(handle: FetchHandle, descriptors: Sequence[Descriptor]) -> Iterator[tuple[Descriptor, Future[Batch]]]:
+def prefetch(handle: FetchHandle, descriptors: Sequence[Descriptor]) -> Iterator[tuple[Descriptor, Future[Batch]]]:
     """Yield each batch in order, as a future: a bad batch raises in its result, and the rest go on."""
     before: tuple[Descriptor, Future[Batch]] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="tenure-ahead") as pool:

@@ -13,9 +13,9 @@ import msgspec
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Descriptor
-from tenure.spark.jobs.plan import Planned, balanced
+from tenure.spark.jobs.plan import Planned, balance
 from tenure.spark.reader.columns import spark_schema, to_arrow
-from tenure.spark.reader.prefetch import fetched_ahead
+from tenure.spark.reader.prefetch import prefetch
 from tenure.spark.reader.settings import ReaderSettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read_with_python(
     spark: SparkSession, url: str, planned: Planned, *, parts: int, settings: ReaderSettings
 ) -> DataFrame:
     """Return the range's rows; a bad batch shows when it is computed."""
-    shares = balanced(planned.descriptors, parts)
+    shares = balance(planned.descriptors, parts)
     work = Fetch(url, shares, settings=settings)
 
     def fetched(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,5 +53,5 @@ class Fetch:
 
     def _share(self, share: list[Descriptor]) -> Iterator[pa.RecordBatch]:
         settings = self._settings
-        for _, fetched in fetched_ahead(FetchHandle(self._url, settings=settings.buffer), share):
+        for _, fetched in prefetch(FetchHandle(self._url, settings=settings.buffer), share):
             yield from to_arrow(fetched.result(), rows_max=settings.rows_max, bytes_max=settings.rows_bytes_max)

@@ -109,7 +109,7 @@ class RangeReader:
             log.info("batches %s to %s are read by Python: %s", planned.low, planned.high, error)
             return self._with_python(planned)
 
-    def blamed(self, error: Exception, planned: Planned) -> Corrupt | None:
+    def find_bad_batch(self, error: Exception, planned: Planned) -> Corrupt | None:
         """Return what is wrong with the batch that a failed job names, if that is why it failed.
 
         Spark's own errors are long and name a file; the store's check of it is short and has the next step.

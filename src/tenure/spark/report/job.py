@@ -15,14 +15,14 @@ import msgspec
 
 from tenure.errors import Invalid, NotFound
 from tenure.spark.report.buckets import RUN_CONF, step_ms_for
-from tenure.spark.report.collected import collected
+from tenure.spark.report.events import BufferEvents, TableEvents
 from tenure.spark.report.model import Figures
-from tenure.spark.report.page import page
-from tenure.spark.report.source import BufferEvents, TableEvents
+from tenure.spark.report.page.page import page
+from tenure.spark.report.read_back import read_figures
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
 from tenure.spark.sinks.places import Place
-from tenure.spark.sinks.session_conf import borrowed_conf
+from tenure.spark.sinks.session_conf import session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def make_report(
             return frame
 
         if source.is_small:
-            kept.enter_context(borrowed_conf(spark, RUN_CONF))
+            kept.enter_context(session_conf(spark, RUN_CONF))
         rows = source.rows(spark)
         events = keep(_within(rows.coalesce(1) if source.is_small else rows, scope or Scope()))
         first_ms, last_ms, malformed = _span(events)
@@ -87,7 +87,7 @@ def make_report(
         for number, (name, table) in enumerate(TABLES.items(), 1):
             told(f"working out {name}, {number} of {len(TABLES)}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
-    figures = collected(
+    figures = read_figures(
         out / "tables", source=source.url, only=scope.queues if scope else (), step_ms=step_ms, malformed=malformed
     )
     (out / PAGE).write_text(page(figures), encoding="utf-8")

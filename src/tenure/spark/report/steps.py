@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["MEASURES", "lasting", "steps_of"]
+__all__ = ["MEASURES", "durations_of", "steps_of"]
 
 MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
 """The durations, as the reference defines them."""
@@ -45,7 +45,7 @@ def steps_of(events: DataFrame) -> DataFrame:
         return f.last(name, ignorenulls=True).over(so_far)
 
     # Together, and over columns instead of expressions, they are one pass of Spark's; each by itself would be another.
-    first_pass = _marked(_sorted(_exploded(events))).withColumns(
+    first_pass = _add_marks(_sorted(_explode(events))).withColumns(
         {
             "claims": f.sum("claim").over(so_far),
             "life": f.sum("begin").over(so_far),
@@ -78,7 +78,7 @@ def steps_of(events: DataFrame) -> DataFrame:
     )
 
 
-def _exploded(events: DataFrame) -> DataFrame:
+def _explode(events: DataFrame) -> DataFrame:
     """Return one row per event and job, with whether a life begins, and how a delivery ended."""
     from pyspark.sql import functions as f
 
@@ -97,7 +97,7 @@ def _sorted(rows: DataFrame) -> DataFrame:
     return rows.repartition(*_JOB).sortWithinPartitions(*_JOB, *_ORDER)
 
 
-def _marked(rows: DataFrame) -> DataFrame:
+def _add_marks(rows: DataFrame) -> DataFrame:
     """Add the columns that the passes sum and look back on, after the sort, which moves less without them."""
     from pyspark.sql import functions as f
 
@@ -112,7 +112,7 @@ def _marked(rows: DataFrame) -> DataFrame:
     )
 
 
-def lasting(steps: DataFrame) -> DataFrame:
+def durations_of(steps: DataFrame) -> DataFrame:
     """Return how many jobs took how long: ``topic, measure, ms, jobs``, without what began before the first event."""
     from pyspark.sql import functions as f
 

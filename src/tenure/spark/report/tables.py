@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tenure.spark.report.buckets import DELIVERIES, DURATIONS_MS
-from tenure.spark.report.steps import lasting
+from tenure.spark.report.steps import durations_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,7 +43,7 @@ class Inputs:
         self.steps = steps
         self.step_ms = step_ms
         self.workers = _workers(steps)
-        self.durations = lasting(steps)
+        self.durations = durations_of(steps)
 
 
 def queues(inputs: Inputs) -> DataFrame:
@@ -51,7 +51,7 @@ def queues(inputs: Inputs) -> DataFrame:
     from pyspark.sql import functions as f
 
     ts = f.col("ts")
-    counts = _rolled_up(
+    counts = _roll_up(
         inputs.events, "topic", counts=_by_event() | {"rows": f.lit(1)}, least={"first_ms": ts}, most={"last_ms": ts}
     )
     ends = inputs.steps.where("is_last").withColumn("outcome", f.expr(_OUTCOME))
@@ -63,7 +63,7 @@ def queues(inputs: Inputs) -> DataFrame:
     }
     spread = _fairness(inputs.workers.withColumnRenamed("queue", "topic"))
     joined = counts
-    for other in (_rolled_up(ends, "topic", counts=lives), spread):
+    for other in (_roll_up(ends, "topic", counts=lives), spread):
         other = other.withColumnRenamed("topic", "also")
         joined = joined.join(other, f.col("topic").eqNullSafe(f.col("also")), "left").drop("also")
     whole = [name for name in joined.columns if name not in ("topic", "jain_acked", "jain_held")]
@@ -76,7 +76,7 @@ def throughput(inputs: Inputs) -> DataFrame:
 
     step_ms = inputs.step_ms
     events = inputs.events.withColumn("start_ms", f.col("ts") - f.col("ts") % step_ms)
-    frame = _rolled_up(events, "start_ms", "topic", counts=_by_event())
+    frame = _roll_up(events, "start_ms", "topic", counts=_by_event())
     frame = frame.where("start_ms IS NOT NULL").withColumn("step_ms", f.lit(step_ms).cast("long"))
     return frame.select(f.col("topic").alias("queue"), "start_ms", "step_ms", *_COUNTED)
 
@@ -96,7 +96,7 @@ def latency(inputs: Inputs) -> DataFrame:
         f.sum("jobs").alias("jobs"),
         *(f.min(f.when(f.expr(f"reached >= of * {part}"), f.col("ms"))).alias(f"p{part}_ms") for part in (50, 90, 99)),
         f.max("ms").alias("max_ms"),
-        _bounded(f.sum(f.col("ms").cast("double") * f.col("jobs"))).alias("sum_ms"),
+        _bound(f.sum(f.col("ms").cast("double") * f.col("jobs"))).alias("sum_ms"),
     )
     return frame.withColumnRenamed("topic", "queue")
 
@@ -106,7 +106,7 @@ def latency_classes(inputs: Inputs) -> DataFrame:
     from pyspark.sql import functions as f
 
     classes = inputs.durations.withColumn("low_ms", _class("ms", DURATIONS_MS))
-    frame = _rolled_up(classes, "measure", "low_ms", "topic", counts={"jobs": f.col("jobs")})
+    frame = _roll_up(classes, "measure", "low_ms", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("low_ms IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "measure", "low_ms", "jobs")
 
@@ -121,7 +121,7 @@ def deliveries(inputs: Inputs) -> DataFrame:
         "deliveries": f.col("deliveries"),
         **{name: f.col("outcome") == name for name in ("done", "dead")},
     }
-    frame = _rolled_up(ends.withColumn("low", _class("deliveries", DELIVERIES)), "low", "topic", counts=counts)
+    frame = _roll_up(ends.withColumn("low", _class("deliveries", DELIVERIES)), "low", "topic", counts=counts)
     return frame.where("low IS NOT NULL").select(f.col("topic").alias("queue"), "low", *counts)
 
 
@@ -139,7 +139,7 @@ def returns(inputs: Inputs) -> DataFrame:
         f.when(f.expr("event <> 'claimed' AND before = 'claimed'"), f.col("before_ms")).alias("lost_ms"),
     )
     counts = {"returned": ~f.col("again"), "redelivered": f.col("again")}
-    frame = _rolled_up(frame, "how", "reason", "topic", counts=counts, durations={"lost_ms": f.col("lost_ms")})
+    frame = _roll_up(frame, "how", "reason", "topic", counts=counts, durations={"lost_ms": f.col("lost_ms")})
     frame = frame.where("how IS NOT NULL AND reason IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "how", "reason", "returned", "redelivered", "lost_ms")
 
@@ -171,7 +171,7 @@ def _workers(steps: DataFrame) -> DataFrame:
 
     seen = ("claimed", "acked", "released", "expired")
     ends = f.expr("before = 'claimed' AND event IN ('acked', 'released', 'expired', 'dead_lettered')")
-    frame = _rolled_up(
+    frame = _roll_up(
         steps.where(f.col("node").isNotNull() & f.col("event").isin(*seen, "dead_lettered")),
         "node",
         "topic",
@@ -187,7 +187,7 @@ def dead_letters(inputs: Inputs) -> DataFrame:
     from pyspark.sql import functions as f
 
     frame = inputs.events.where("event = 'dead_lettered'").fillna("", ["reason", "dest"])
-    frame = _rolled_up(frame, "reason", "dest", "topic", counts={"jobs": f.col("jobs")})
+    frame = _roll_up(frame, "reason", "dest", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("reason IS NOT NULL AND dest IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "reason", f.expr("nullif(dest, '')").alias("dest"), "jobs")
 
@@ -218,7 +218,7 @@ TABLES: Final[dict[str, Callable[[Inputs], DataFrame]]] = {
 """Every table by the name of its directory, in the order in which they are made."""
 
 
-def _rolled_up(
+def _roll_up(
     frame: DataFrame,
     *keys: str,
     counts: Mapping[str, Column],
@@ -239,11 +239,11 @@ def _rolled_up(
     again = [how(name).alias(name) for how, columns in parts for name in columns]
     rolled = frame.groupBy(*keys).agg(*added).rollup(*keys).agg(*again)
     for name in times:
-        rolled = rolled.withColumn(name, _bounded(f.col(name)))
+        rolled = rolled.withColumn(name, _bound(f.col(name)))
     return rolled.fillna(0, [*whole, *times])
 
 
-def _bounded(duration_ms: Column) -> Column:
+def _bound(duration_ms: Column) -> Column:
     """Return a sum of durations as a whole number, exact below 2 ** 53."""
     from pyspark.sql import functions as f
 

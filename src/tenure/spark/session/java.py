@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tenure.errors import Invalid
-from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.scripts import store_script
 
 __all__ = ["LOG_VARIABLE", "SUITABLE", "Java", "find_java", "launcher"]
 
@@ -94,7 +94,7 @@ def launcher(java: Java) -> Path:
     """Return a directory that serves as JAVA_HOME for Spark's scripts, in the user's cache. Raises Invalid."""
     vector = "continue" if java.from_wheel else ":"
     script = _SCRIPT.format(java=java.home / "bin" / "java", vector=vector, log=LOG_VARIABLE)
-    return kept_script("bin/java", script)
+    return store_script("bin/java", script)
 
 
 def _candidates(environment: Mapping[str, str], machine_homes: Path) -> Iterator[Path]:

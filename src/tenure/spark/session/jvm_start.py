@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from tenure.errors import Invalid, TenureError
 from tenure.spark.session.java import LOG_VARIABLE, find_java, launcher
 
-__all__ = ["explained", "reachable", "started_quietly"]
+__all__ = ["check_reachable", "explain", "start_quietly"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _CAUSES: Final = (
 """Signs of a cause in a Java trace or in the JVM's output, from the specific to the vague, and what to report."""
 
 
-def started_quietly(start: Callable[[], T], *, where: str) -> T:
+def start_quietly(start: Callable[[], T], *, where: str) -> T:
     """Call ``start`` with a Java found and its output in a file, which is deleted at exit after a success.
 
     Raises Invalid (``no_java``, ``spark_start``).
@@ -57,12 +57,12 @@ def started_quietly(start: Callable[[], T], *, where: str) -> T:
         except TenureError:
             raise
         except Exception as error:
-            raise explained(error, where=where, log=log) from error
+            raise explain(error, where=where, log=log) from error
     atexit.register(log.unlink, missing_ok=True)
     return started
 
 
-def explained(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
+def explain(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
     """Return one line about a session that did not start: the first known cause, and where the rest is."""
     told = _tail(log) if log is not None else ""
     reason = _reason(f"{error}\n{told}" if "JAVA_GATEWAY_EXITED" not in str(error) else told)
@@ -70,7 +70,7 @@ def explained(error: Exception, *, where: str, log: Path | None = None) -> Inval
     return Invalid(f"Spark did not start on {where}: {reason}{rest}", code="spark_start")
 
 
-def reachable(address: str, *, what: str) -> None:
+def check_reachable(address: str, *, what: str) -> None:
     """Raise Invalid (``spark_start``) for an address where nothing listens: Spark would try it for minutes."""
     parts = urlsplit(address)
     if parts.scheme not in ("spark", "sc"):

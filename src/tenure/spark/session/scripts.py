@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tenure.errors import Invalid
 
-__all__ = ["kept_script"]
+__all__ = ["store_script"]
 
 
-def kept_script(place: str, script: str) -> Path:
+def store_script(place: str, script: str) -> Path:
     """Return the directory that contains the script at ``place``, and make it if absent.
 
     Another script is another directory, so that no process finds its script changed. Raises Invalid where there is no

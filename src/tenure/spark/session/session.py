@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
 from tenure.extras import needs_extra
-from tenure.spark.session.jvm_start import explained, reachable, started_quietly
-from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.jvm_start import check_reachable, explain, start_quietly
+from tenure.spark.session.scripts import store_script
 from tenure.spark.sinks.protocol import Needs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def interpreter() -> str:
     if not _is_installed():
         return sys.executable
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
-    return str(kept_script("python", script) / "python")
+    return str(store_script("python", script) / "python")
 
 
 def _is_installed() -> bool:
@@ -101,17 +101,17 @@ def open_session(
         raise Invalid("a session has a master or a remote, not both")
     remote = remote or (None if master is not None else os.environ.get("SPARK_REMOTE"))
     if remote is not None and not remote.startswith("local"):
-        return _connected(name, remote, conf=conf or {}, needs=needs)
+        return _connect(name, remote, conf=conf or {}, needs=needs)
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     master = master or remote or (None if under_submit else "local[*]")
-    settings = _merged(_defaults(master), conf or {}, needs)
+    settings = _merge(_defaults(master), conf or {}, needs)
     if master is not None and master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", interpreter())
     elif master is not None:
-        reachable(master, what="master")
+        check_reachable(master, what="master")
     if under_submit:
         return _explaining(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
-    return started_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
+    return start_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
 
 
 def _build(
@@ -140,7 +140,7 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:
+def _connect(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:
     """Open a session of a Spark Connect server, whose jars and extensions were chosen where it was started."""
     static = [key for key in _JOINED if key in conf]
     if static:
@@ -149,7 +149,7 @@ def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequen
             "out here",
             code="remote_packages",
         )
-    reachable(remote, what="remote")
+    check_reachable(remote, what="remote")
     wanted = {key: value for need in needs for key, value in need.conf.items() if key not in _JOINED}
     return _explaining(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
 
@@ -158,7 +158,7 @@ def _explaining(start: Callable[[], SparkSession], *, where: str) -> SparkSessio
     try:
         return start()
     except Exception as error:  # any error of Spark, gRPC or the network
-        raise explained(error, where=where) from error
+        raise explain(error, where=where) from error
 
 
 def _defaults(master: str | None) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _cores(master: str) -> int:
     return int(told) if told.isdigit() else (os.cpu_count() or 1) if told == "*" else 1
 
 
-def _merged(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:
+def _merge(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:
     """Merge defaults, what the sinks need, and the user's settings, which win; lists are joined instead."""
     settings: dict[str, str] = dict(defaults)
     lists: dict[str, list[str]] = {}

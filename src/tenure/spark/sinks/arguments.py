@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tenure.errors import Invalid
 
-__all__ = ["column_names", "connector_of", "quoted"]
+__all__ = ["column_names", "connector_of", "quote_name"]
 
 
 def column_names(given: Sequence[str]) -> tuple[str, ...]:
@@ -34,6 +34,6 @@ def connector_of(
     )
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return any name as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import quoted
-from tenure.spark.sinks.nested import aligned
+from tenure.spark.sinks.arguments import quote_name
+from tenure.spark.sinks.nested import align
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,8 +55,8 @@ class Merge:
         from pyspark.sql import Window
         from pyspark.sql import functions as F  # noqa: N812
 
-        newest_first = [F.col(quoted(column)).desc() for column in self.order_by]
-        window = Window.partitionBy(*map(quoted, self.keys)).orderBy(*newest_first)
+        newest_first = [F.col(quote_name(column)).desc() for column in self.order_by]
+        window = Window.partitionBy(*map(quote_name, self.keys)).orderBy(*newest_first)
         rows = frame
         if self.delete_when is not None:
             rows = rows.withColumn(_DELETE, F.coalesce(F.expr(self.delete_when).cast("boolean"), F.lit(False)))
@@ -65,7 +65,7 @@ class Merge:
     def into(self, target: str, frame: DataFrame) -> None:
         """Merge the frame's rows into ``target``, as SQL spells it. Nested fields that they lack are null."""
         spark, view = frame.sparkSession, f"tenure_{uuid.uuid4().hex}"
-        self.newest(aligned(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
+        self.newest(align(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
         try:
             spark.sql(self.statement(target, view, frame.columns))
         finally:
@@ -73,8 +73,8 @@ class Merge:
 
     def statement(self, target: str, source: str, columns: Sequence[str]) -> str:
         """Return the MERGE of ``source``, which `newest` returned, into ``target``; both as SQL spells them."""
-        names = [quoted(column) for column in columns]
-        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quoted, self.keys))
+        names = [quote_name(column) for column in columns]
+        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quote_name, self.keys))
         clauses = [f"MERGE INTO {target} AS t USING {source} AS s ON {same_key}"]
         older = self._older()
         if self.delete_when is not None:
@@ -89,7 +89,7 @@ class Merge:
     def _older(self) -> str:
         """Return the condition that the table's row is older; one without a place, from before this MERGE, is."""
         condition = "false"
-        for name in map(quoted, reversed(self.order_by)):
+        for name in map(quote_name, reversed(self.order_by)):
             condition = f"(t.{name} < s.{name} OR (t.{name} = s.{name} AND {condition}))"
         return f"coalesce({condition}, true)"
 

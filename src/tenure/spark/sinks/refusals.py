@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
-from tenure.spark.jobs.causes import is_of_the_rows, passing, reason_of
+from tenure.spark.jobs.causes import is_of_the_rows, reason_of, transient_error
 
-__all__ = ["condition_of", "disk_full", "expected", "settled"]
+__all__ = ["condition_of", "disk_full", "named_refusals", "unlogged"]
 
 # Another writer came first. Delta's conditions, and the names of Iceberg's exceptions; both are in the text.
 _BUSY = (
@@ -37,7 +37,7 @@ def _refusal(error: Exception, commit: Commit) -> TenureError:
     text = str(error)
     if any(sign in condition_of(error) or sign in text for sign in _BUSY):
         return Overloaded(f"another writer changed the table while {commit} was written", code="table_busy")
-    if (named := passing(error, f"{commit} is not in the table")) is not None:
+    if (named := transient_error(error, f"{commit} is not in the table")) is not None:
         return named
     if is_of_the_rows(error):
         return Invalid(f"the table cannot take the rows of {commit}: {reason_of(error)}", code="sink_rejected")
@@ -45,7 +45,7 @@ def _refusal(error: Exception, commit: Commit) -> TenureError:
 
 
 @contextmanager
-def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
+def named_refusals(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
     """Run a write through a connector, and raise a failure as Tenure's error.
 
     A failure after which the table ``holds`` the commit is ignored.
@@ -60,7 +60,7 @@ def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextmanager
-def expected() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """Run a call that may be refused as usual, without pyspark's log of the refusal and its stack."""
     try:
         from pyspark.logger import PySparkLogger

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["borrowed_conf"]
+__all__ = ["session_conf"]
 
 _one_at_a_time = threading.RLock()
 
 
 @contextmanager
-def borrowed_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def session_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set these settings for a block, and restore the old ones in any case.
 
     Without any settings, it only waits until no other thread has set some.

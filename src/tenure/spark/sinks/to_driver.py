@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["BYTES_MAX", "ROWS_MAX", "collected"]
+__all__ = ["BYTES_MAX", "ROWS_MAX", "to_driver"]
 
 ROWS_MAX = 1_000_000
 BYTES_MAX = 256 << 20
 """What a driver of 1 GiB holds with ease: rows in Arrow, and once more while they become Parquet."""
 
 
-def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
+def to_driver(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
     """Return the frame's rows. Raises Invalid (``too_large_for_driver``) where they exceed a limit."""
     import pyarrow as pa
 

@@ -69,13 +69,13 @@ def offsets_of(checkpoint: str, batch_id: int) -> StreamRange | None:
     micro-batch, Invalid for other URLs and for a query that reads several buffers, Corrupt for files that are not
     Spark's.
     """
-    data = _logged(checkpoint, batch_id)
+    data = _read_log(checkpoint, batch_id)
     if data is None:
         raise NotFound(f"{checkpoint} has no micro-batch {batch_id}", code="batch_unplanned")
     offset = parse_offsets(data)
     if offset is None or offset.low == offset.seq:
         return None
-    before = _logged(checkpoint, batch_id - 1) if batch_id else None  # Spark keeps the last hundred
+    before = _read_log(checkpoint, batch_id - 1) if batch_id else None  # Spark keeps the last hundred
     if before is not None and parse_offsets(before) == offset:
         return None
     return StreamRange(offset.buffer, offset.low, offset.seq - 1)
@@ -86,14 +86,14 @@ def seq_of(checkpoint: str, batch_id: int) -> int | None:
 
     Raises Invalid for a URL that the buffer's stores cannot open, Corrupt for files that are not Spark's.
     """
-    data = _logged(checkpoint, batch_id)
-    found = [] if data is None else _parsed(data, _TopicOffset)
+    data = _read_log(checkpoint, batch_id)
+    found = [] if data is None else _parse(data, _TopicOffset)
     return found[0].seq if found else None
 
 
 def parse_offsets(data: bytes) -> Offset | None:
     """Return the buffer's offset in a file of Spark's offset log, of format 1 or 2; None if it had none yet."""
-    found = _parsed(data, Offset)
+    found = _parse(data, Offset)
     if len(found) > 1:
         raise Invalid("the query reads several buffers: a range names one", code="several_buffers")
     return found[0] if found else None
@@ -103,7 +103,7 @@ class _TopicOffset(msgspec.Struct, frozen=True):
     seq: int
 
 
-def _logged(checkpoint: str, batch_id: int) -> bytes | None:
+def _read_log(checkpoint: str, batch_id: int) -> bytes | None:
     """Return the log file of a micro-batch; None where there is none."""
     store = open_store(checkpoint_store_url(checkpoint))
     try:
@@ -112,7 +112,7 @@ def _logged(checkpoint: str, batch_id: int) -> bytes | None:
         return None
 
 
-def _parsed(data: bytes, kind: type[T]) -> list[T]:
+def _parse(data: bytes, kind: type[T]) -> list[T]:
     """Return the offsets of one kind; those of other sources, and ``-`` for none, are passed over."""
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] not in _FORMATS:

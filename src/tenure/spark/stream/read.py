@@ -21,7 +21,7 @@ from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
 from tenure.spark.reader.columns import to_arrow
-from tenure.spark.reader.prefetch import fetched_ahead
+from tenure.spark.reader.prefetch import prefetch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ def record_batches(
     ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
     and in the log.
     """
-    for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
+    for descriptor, fetched in prefetch(FetchHandle(url), descriptors):
         batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
         if batch is not None:
             yield from to_arrow(batch, columns=columns)

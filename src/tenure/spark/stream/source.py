@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.errors import Conflict, Invalid, LeaseLost
-from tenure.spark.jobs.plan import Plan, Planned, balanced, fitting
+from tenure.spark.jobs.plan import Plan, Planned, balance, take_fitting
 from tenure.spark.reader.columns import asked_columns, spark_schema
 from tenure.spark.stream.offsets import Offset
 from tenure.spark.stream.options import Budget, SourceOptions
@@ -100,7 +100,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         budget = Budget.of(self._options, limit)
         first = self._first(offset.seq)
         planned = self._between(first, min(end, first + budget.limits.batches_max) - 1)
-        taken = fitting(planned.descriptors, budget.limits) if planned else []
+        taken = take_fitting(planned.descriptors, budget.limits) if planned else []
         if not taken or self._is_too_little(taken, budget, more=taken[-1].seq + 1 < end):
             self._idle_since = time.monotonic()
             return start
@@ -147,7 +147,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planned = self._between(self._first(until.low), until.seq - 1)
         if planned is None:
             return []
-        shares = balanced(planned.descriptors, self._options.parts(planned.bytes))
+        shares = balance(planned.descriptors, self._options.parts(planned.bytes))
         return [InputPartition(msgspec.msgpack.encode(share)) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.topic.delivery import deliver, resume
 from tenure.spark.topic.options import WriteOptions, open_client, write_options
-from tenure.spark.topic.record import Batch, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import STAGED_COLUMNS, loaded, stage_arrow
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver, resume
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, writer_id
+from tenure.spark.topic.staging.task import STAGED_COLUMNS, parse_file, stage_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,8 +75,8 @@ class TopicSink:
                 return
             staging_task = partial(stage_arrow, options=options, writer=batch.writer)
             found = rows.mapInArrow(staging_task, STAGED_COLUMNS).collect()
-            deliver(staging, client, batch, [loaded(row["file"]) for row in found])
+            deliver(staging, client, batch, [parse_file(row["file"]) for row in found])
         staging.sweep(grace_ms=options.grace_ms)
 
     def _writer(self, buffer: str) -> str:
-        return identity("buffer", buffer, self.name, self._options.topic)
+        return writer_id("buffer", buffer, self.name, self._options.topic)

@@ -23,7 +23,7 @@ from tenure.client.client import Client
 from tenure.client.replies import Diff
 from tenure.errors import Invalid
 from tenure.spark.topic.options import ReadOptions, open_client, read_options, write_options
-from tenure.spark.topic.reading import COLUMNS, Found, Missed, data_loss, missed_in, read_part, split, to_arrow
+from tenure.spark.topic.parts import COLUMNS, Found, Missed, data_loss, missed_in, read_part, split, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

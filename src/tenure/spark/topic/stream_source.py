@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tenure.client.replies import TopicInfo
 from tenure.spark.topic.options import ReadOptions, open_client
-from tenure.spark.topic.reading import Missed, data_loss
+from tenure.spark.topic.parts import Missed, data_loss
 from tenure.spark.topic.source import Part, parts_between, read_rows
 
 if TYPE_CHECKING:

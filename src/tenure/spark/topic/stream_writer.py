@@ -9,12 +9,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tenure.errors import Invalid
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import WriteOptions, open_client
-from tenure.spark.topic.record import Batch, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, writer_id
+from tenure.spark.topic.staging.task import stage
 from tenure.spark.topic.writer import StagedMessage, dtypes, files_in
 
 if TYPE_CHECKING:
@@ -60,4 +60,4 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         """Do nothing: the commit may have failed after its choice, so only a sweep may remove files."""
 
     def _writer(self, query: str) -> str:
-        return identity("query", query, self._options.topic)
+        return writer_id("query", query, self._options.topic)

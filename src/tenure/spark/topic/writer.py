@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tenure.errors import Invalid
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import WriteOptions, open_client
-from tenure.spark.topic.record import Batch, StagedFile, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile, writer_id
+from tenure.spark.topic.staging.task import stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class TopicWriter(DataSourceArrowWriter):
                 code="bad_option",
             )
         self._options = options
-        self._batch = Batch(identity("commit", options.commit_id or uuid.uuid4().hex, options.topic), 0, options.topic)
+        self._batch = Batch(writer_id("commit", options.commit_id or uuid.uuid4().hex, options.topic), 0, options.topic)
         with open_client(options.url) as client:
             check_columns(dtypes(schema), topic_type=client.topic(options.topic).type)
 

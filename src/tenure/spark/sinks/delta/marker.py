@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from tenure.errors import Corrupt
-from tenure.spark.sinks.refusals import condition_of, expected
+from tenure.spark.sinks.refusals import condition_of, unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +91,7 @@ def _names(spark: SparkSession, log: str) -> list[str]:
     from pyspark.errors import AnalysisException
 
     try:
-        with expected():
+        with unlogged():
             listing = spark.read.format("text").load(log)
         return [unquote(url.rpartition("/")[2]) for url in listing.inputFiles()]
     except AnalysisException as error:

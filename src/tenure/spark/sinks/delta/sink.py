@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import column_names, connector_of, quoted
+from tenure.spark.sinks.arguments import column_names, connector_of, quote_name
 from tenure.spark.sinks.delta.marker import transaction_version
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
-from tenure.spark.sinks.nested import joining
+from tenure.spark.sinks.nested import new_fields
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.sinks.refusals import expected, settled
-from tenure.spark.sinks.session_conf import borrowed_conf
+from tenure.spark.sinks.refusals import named_refusals, unlogged
+from tenure.spark.sinks.session_conf import session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,7 +111,7 @@ class DeltaSink:
 
         if holds():
             return
-        with settled(commit, holds):
+        with named_refusals(commit, holds):
             if self._merge is None:
                 self._append(frame, {"txnAppId": _application(commit), "txnVersion": str(commit.high)})
             else:
@@ -138,8 +138,8 @@ class DeltaSink:
     def _target(self) -> str:
         """Return the table as SQL spells it."""
         if self._place is not None:
-            return f"delta.{quoted(self._where)}"
-        return ".".join(quoted(part) for part in self._where.split("."))
+            return f"delta.{quote_name(self._where)}"
+        return ".".join(quote_name(part) for part in self._where.split("."))
 
     def _append(self, frame: DataFrame, options: dict[str, str]) -> None:
         writer = frame.write.format("delta").mode("append").options(**options)
@@ -153,9 +153,9 @@ class DeltaSink:
 
     def _merge_rows(self, frame: DataFrame, commit: Commit, merge: Merge) -> None:
         spark = frame.sparkSession
-        with borrowed_conf(spark, {}):  # not during a MERGE, whose identity would become that of the append in there
+        with session_conf(spark, {}):  # not during a MERGE, whose identity would become that of the append in there
             self._prepare(frame)
-        with borrowed_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
+        with session_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
             merge.into(self._target, frame)
 
     def _prepare(self, frame: DataFrame) -> None:
@@ -165,11 +165,11 @@ class DeltaSink:
 
         spark = frame.sparkSession
         try:
-            with expected():
+            with unlogged():
                 there = spark.sql(f"SELECT * FROM {self._target}").schema
         except AnalysisException:  # no table: where it is something else, the append fails
             there = StructType()
-        new = joining(frame.schema, there)
+        new = new_fields(frame.schema, there)
         check_joining(new if there.fields else (), evolve=self._evolve)
         if new:
             self._append(spark.createDataFrame([], frame.schema), {})

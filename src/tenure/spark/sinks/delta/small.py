@@ -17,7 +17,7 @@ from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
-from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, collected
+from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ class SmallDelta:
 
         if is_held(commit, self._last(commit.buffer, commit.sink)):
             return
-        rows = collected(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
+        rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         table = ArrowDeltaSink(
             self._uri,
             rows.schema,

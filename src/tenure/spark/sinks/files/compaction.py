@@ -27,7 +27,7 @@ from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.places import Place
 
-__all__ = ["FileCompaction", "Rewriter", "chosen"]
+__all__ = ["FileCompaction", "Rewriter", "choose_files"]
 
 _OWN: Final = "_compaction"
 """Buffer and sink in the mark of a compaction; no buffer has this name."""
@@ -85,7 +85,7 @@ class FileCompaction:
         before = after = 0
         for _ in range(_ROUNDS_MAX):
             state = background().run(self._log.read())
-            found = chosen(self._place, state.files, file_bytes=self._file_bytes, files_min=self._files_min)
+            found = choose_files(self._place, state.files, file_bytes=self._file_bytes, files_min=self._files_min)
             if not found:
                 break
             made = self._round(state, found[:_REWRITES_MAX])
@@ -180,7 +180,7 @@ def _is_overtaken(state: LogState, own: Commit | Mark) -> bool:
     return last is not None and last >= own.high
 
 
-def chosen(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: int) -> list[Chosen]:
+def choose_files(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: int) -> list[Chosen]:
     """Return the files that are rewritten together: of one folder, of about one size, in the order of the log.
 
     Sizes are compared by the power of eight, so that a file is rewritten a few times until it is large, and not with

@@ -92,7 +92,7 @@ class FileLog:
         """
         number = state.last + 1
         if _is_compact(number):
-            return await self._create(number, self._restated(state, mark, [*state.files, *files]))
+            return await self._create(number, self._restate(state, mark, [*state.files, *files]))
         return await self._create(number, encode([mark_line(self._table, mark), *files]))
 
     async def replace(self, state: LogState, mark: Mark, *, dropped: Collection[str], files: Sequence[Line]) -> bool:
@@ -106,9 +106,9 @@ class FileLog:
             await self._create(number, encode([mark_line(self._table, next(iter(state.marks.values())))]))
             return False
         kept = [line for line in state.files if line.path not in dropped]
-        return await self._create(number, self._restated(state, mark, [*kept, *files]))
+        return await self._create(number, self._restate(state, mark, [*kept, *files]))
 
-    def _restated(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
+    def _restate(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
         """Return everything in the log, with one mark more."""
         marks = state.marks | {(mark.buffer, mark.sink): mark}
         return encode([*(mark_line(self._table, one) for one in marks.values()), *files])

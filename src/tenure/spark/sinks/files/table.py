@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["FileTable", "files", "nullable"]
+__all__ = ["FileTable", "files", "make_nullable"]
 
 
-def nullable(frame: DataFrame) -> DataFrame:
+def make_nullable(frame: DataFrame) -> DataFrame:
     """Return the same rows with every column declared nullable."""
     from pyspark.sql import functions as f
 
@@ -163,7 +163,7 @@ class FileTable:
 
         try:
             # With the second algorithm a task that dies while it commits leaves a part of its files.
-            writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            writer = make_nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             if self._partition_by:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded
-from tenure.spark.sinks.arguments import column_names, connector_of, quoted
+from tenure.spark.sinks.arguments import column_names, connector_of, quote_name
 from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of, wap_id_of
 from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.sinks.refusals import condition_of, settled
-from tenure.spark.sinks.session_conf import borrowed_conf
+from tenure.spark.sinks.refusals import condition_of, named_refusals
+from tenure.spark.sinks.session_conf import session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,9 +112,9 @@ class IcebergSink:
         def holds() -> bool:
             return is_held(commit, self._last(spark, commit.buffer, commit.sink))
 
-        with settled(commit, holds):
+        with named_refusals(commit, holds):
             if not holds():
-                with borrowed_conf(spark, {}):  # not during a write that is staged
+                with session_conf(spark, {}):  # not during a write that is staged
                     self._prepare(frame)
                 self._stage(frame, commit)
                 self._publish(spark, commit)
@@ -123,13 +123,13 @@ class IcebergSink:
     # The marker
 
     def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
-        if not self._refreshed(spark):
+        if not self._refresh(spark):
             return None
         properties = self._properties(spark)
         told = properties.get(property_of(buffer, sink))
         return held_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink, remembered=told)
 
-    def _refreshed(self, spark: SparkSession) -> bool:
+    def _refresh(self, spark: SparkSession) -> bool:
         """Refresh the table, and return whether it is there.
 
         Iceberg's catalogs keep tables in memory: what other drivers have committed since shows only after a refresh.
@@ -159,19 +159,19 @@ class IcebergSink:
             self._set_property(spark, key, str(last))
 
     def _set_property(self, spark: SparkSession, key: str, value: str) -> None:
-        spark.sql(f"ALTER TABLE {self._target} SET TBLPROPERTIES ('{_escaped(key)}' = '{value}')")
+        spark.sql(f"ALTER TABLE {self._target} SET TBLPROPERTIES ('{_escape(key)}' = '{value}')")
 
     # The table
 
     @property
     def _target(self) -> str:
         """Return the table as SQL spells it."""
-        return ".".join(map(quoted, self._parts))
+        return ".".join(map(quote_name, self._parts))
 
     def _prepare(self, frame: DataFrame) -> None:
         """Create the table, or let the rows' new columns join it; both are commits of their own, without rows."""
         spark = frame.sparkSession
-        if not self._refreshed(spark):
+        if not self._refresh(spark):
             self._create(frame)
         elif self._properties(spark).get(_STAGED) != "true":
             self._set_property(spark, _STAGED, "true")
@@ -180,7 +180,7 @@ class IcebergSink:
         check_joining([field.name for field in new], evolve=self._evolve)
         if not new:
             return
-        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in new)
+        columns = ", ".join(f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in new)
         spark.sql(f"ALTER TABLE {self._target} ADD COLUMNS ({columns})")
 
     def _create(self, frame: DataFrame) -> None:
@@ -189,7 +189,7 @@ class IcebergSink:
 
         writer = frame.sparkSession.createDataFrame([], frame.schema).writeTo(self._target).using("iceberg")
         if self._partition_by:
-            first, *others = (F.col(quoted(column)) for column in self._partition_by)
+            first, *others = (F.col(quote_name(column)) for column in self._partition_by)
             writer = writer.partitionedBy(first, *others)
         try:
             writer.tableProperty(_STAGED, "true").create()
@@ -202,7 +202,7 @@ class IcebergSink:
     def _stage(self, frame: DataFrame, commit: Commit) -> None:
         """Write the rows into a snapshot outside of the main branch."""
         spark = frame.sparkSession
-        with borrowed_conf(spark, {"spark.wap.id": wap_id_of(commit)}):
+        with session_conf(spark, {"spark.wap.id": wap_id_of(commit)}):
             if self._merge is None:
                 self._append(frame)
             else:
@@ -217,7 +217,7 @@ class IcebergSink:
         It is published by its number, not by its identity: ``publish_changes`` refuses an identity that was staged
         twice, and a dead driver may have staged it before.
         """
-        self._refreshed(spark)
+        self._refresh(spark)
         ours = [snapshot for snapshot in self._snapshots(spark).values() if snapshot.staged_as == wap_id_of(commit)]
         if not ours:
             raise Indeterminate(f"{commit} was staged, but the table does not show it: repeat it")
@@ -225,7 +225,7 @@ class IcebergSink:
         # A MERGE that only inserts is an append to Iceberg, which would publish it after another writer's rows.
         if self._merge is not None and staged.parent != _head(self._properties(spark)):
             raise Overloaded(f"another writer changed the table while {commit} was merged", code="table_busy")
-        catalog, table = quoted(self._parts[0]), ".".join(map(quoted, self._parts[1:]))
+        catalog, table = quote_name(self._parts[0]), ".".join(map(quote_name, self._parts[1:]))
         spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged.number})").collect()
 
 
@@ -235,6 +235,6 @@ def _head(properties: Mapping[str, str]) -> int | None:
     return None if told == "none" else int(told)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return text escaped for single quotes in SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

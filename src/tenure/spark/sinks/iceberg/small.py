@@ -18,7 +18,7 @@ from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
-from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, collected
+from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ class SmallIceberg:
         table = self._load()
         if table is not None and is_held(commit, _marker(table, commit.buffer, commit.sink)):
             return
-        rows = collected(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
+        rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         try:
             if table is None:
                 table = self._create(rows.schema)

@@ -38,7 +38,7 @@ class Address:
     """
 
     def __init__(self, text: str) -> None:
-        self._parts = _parsed(text)
+        self._parts = _parse(text)
         if not self._parts.get("port", "0").isdecimal():
             raise Invalid(_NO_ADDRESS)
         if unknown := set(self._parts) - _OWN - set(_SHARED):
@@ -74,12 +74,12 @@ class Address:
         options |= {_SHARED[name]: value for name, value in parts.items() if name in _SHARED}
         return options | ({"password": self._password} if self._password else {})
 
-    def scrubbed(self, text: str) -> str:
+    def scrub(self, text: str) -> str:
         """Return the text without the password, in case it contains it."""
         return text.replace(self._password, _HIDDEN) if self._password else text
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parse(text: str) -> dict[str, str]:
     with importing("psycopg is not installed", "postgres", code="no_psycopg"):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Denied, Indeterminate, Invalid, Overloaded, TenureError
-from tenure.spark.jobs.causes import passing
-from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flattened, taken_by
+from tenure.spark.jobs.causes import transient_error
+from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flatten, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
 from tenure.spark.sinks.postgres.staging import Staging, drop_held
 from tenure.spark.sinks.protocol import Needs, is_held
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.postgres.dsn import Address
 
-__all__ = ["PostgresSink", "from_a_task", "translated"]
+__all__ = ["PostgresSink", "translate", "translate_task"]
 
 # By the first two characters of SQLSTATE.
 _DENIED = {"28"}
@@ -37,9 +37,9 @@ _FROM_JDBC = re.compile(r"PSQLException: (?:ERROR|FATAL)?:? ?([^\n]+)")
 _AWAY = ("onnection", "the database system is", "terminating", "slots", "I/O error", "deadlock", "No space left")
 
 
-def translated(error: psycopg.Error, address: Address) -> TenureError:
+def translate(error: psycopg.Error, address: Address) -> TenureError:
     """Return Tenure's error for one of the database, outside of the commit itself: nothing was changed."""
-    text = f"{address}: {address.scrubbed(str(error)).strip()}"
+    text = f"{address}: {address.scrub(str(error)).strip()}"
     state = error.sqlstate or ""
     if state[:2] in _DENIED or state == "42501" or "authentication failed" in text:
         return Denied(text, code="postgres_denied")
@@ -50,14 +50,14 @@ def translated(error: psycopg.Error, address: Address) -> TenureError:
     return Indeterminate(text)
 
 
-def from_a_task(error: Exception, address: Address) -> TenureError | None:
+def translate_task(error: Exception, address: Address) -> TenureError | None:
     """Return Tenure's error for the database's error in a task of Spark's; None for any other error."""
     found = _FROM_JDBC.search(str(error))
     if found is None and "FAILED_JDBC.CONNECTION" in str(error):
         return Overloaded(f"{address}: Spark cannot connect", code="postgres_unavailable")
     if found is None:
         return None
-    text = f"{address}: {address.scrubbed(found[1])}"
+    text = f"{address}: {address.scrub(found[1])}"
     if "0x00" in text:
         return Invalid(f"a text holds a NUL, which PostgreSQL cannot store: replace it ({text})", code="sink_rejected")
     if "authentication failed" in text or "permission denied" in text:
@@ -150,7 +150,7 @@ class PostgresSink:
             # A successor that has committed the range removes the table that this driver is filling.
             if self._holds(commit):
                 return
-            refused = from_a_task(error, self._address) or passing(error, f"{commit} is not in the table")
+            refused = translate_task(error, self._address) or transient_error(error, f"{commit} is not in the table")
             if refused is not None:
                 raise refused from None
             raise
@@ -170,7 +170,7 @@ class PostgresSink:
             "isolationLevel": "READ_COMMITTED",  # one transaction for each attempt of a task
             "reWriteBatchedInserts": "true",
         }
-        flattened(frame, columns).write.format("jdbc").options(**options).mode("append").save()
+        flatten(frame, columns).write.format("jdbc").options(**options).mode("append").save()
 
     # PostgreSQL
 
@@ -183,7 +183,7 @@ class PostgresSink:
             with contextlib.closing(psycopg.connect(**self._address.psycopg(), autocommit=True)) as connection:  # type: ignore[arg-type]
                 yield connection
         except psycopg.Error as error:
-            raise translated(error, self._address) from None
+            raise translate(error, self._address) from None
 
     def _marked(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
         present = connection.execute("SELECT to_regclass(%s)", [f'"{self._schema}".tenure_commits']).fetchone()
@@ -226,7 +226,7 @@ class PostgresSink:
             try:
                 connection.commit()
             except psycopg.OperationalError as error:
-                text = self._address.scrubbed(str(error)).strip()
+                text = self._address.scrub(str(error)).strip()
                 raise Indeterminate(f"the answer to the commit of {commit} was lost: {text}") from None
         connection.autocommit = True
 
