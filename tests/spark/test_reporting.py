@@ -18,7 +18,7 @@ from tenure.errors import Invalid, NotFound
 from tenure.export.rows import Exported, gap
 from tenure.spark.jobs.compact_buffer import Compacted, compact
 from tenure.spark.jobs.plan import Limits
-from tenure.spark.report import source
+from tenure.spark.report import events as report_events
 from tenure.spark.report.events import find_events
 from tenure.spark.report.job import Scope, make_report
 from tenure.spark.report.model import Figures
@@ -79,7 +79,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     url = (home / "events").as_uri()
     asyncio.run(fill(url, [told[start : start + 500] for start in range(0, len(told), 500)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "ENTRIES_SMALL_MAX", 0)
+        patch.setattr(report_events, "ENTRIES_SMALL_MAX", 0)
         figures, tasks = report_on(spark, url, home / "out", since_ms=since_ms)
     return Made([row for row in rows if row.ts >= since_ms], figures, home / "out", tasks)
 

@@ -35,12 +35,12 @@ Group = Annotated[str, typer.Option("--group", help="Which group of consumers.")
 
 
 def store_url(where: str) -> str:
-    """The URL of what was named: a path is a directory of this machine."""
+    """Return the URL of a place: a path is a directory of this machine."""
     return where if "://" in where else Path(where).absolute().as_uri()
 
 
 def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., None], *, as_json: bool) -> int:
-    """Run a command and print what it found, or the one line about what stood in its way; returns the exit code."""
+    """Run a command and print what it found, or one line about its failure; return the exit code."""
 
     def run() -> int:
         payload, code = asyncio.run(work())

@@ -24,14 +24,14 @@ _ENTRY_BYTES_MAX: Final = 64 << 20
 
 
 class Part(NamedTuple):
-    """Entries for one call, and how many bytes were read for all so far."""
+    """Entries for one call, and the bytes read for all so far."""
 
     entries: list[bytes]
     read_bytes: int
 
 
 def run(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes, as_json: bool) -> int:
-    """Produce everything and print how much it was; returns the exit code."""
+    """Produce everything and print how much it was; return the exit code."""
 
     def work() -> int:
         found = _produce(url, files, whole=whole, metadata=metadata)
@@ -73,7 +73,7 @@ def _whole(files: Sequence[Path]) -> Iterator[Part]:
 
 
 def _lines(files: Sequence[Path]) -> Iterator[Part]:
-    """The lines of all files, or of standard input: a call for as many as are there at once."""
+    """Yield the lines of all files, or of standard input: a call for as many as are there at once."""
     read_bytes = 0
     sources: list[int | Path] = list(files) or [os.dup(sys.stdin.fileno())]
     for source in sources:

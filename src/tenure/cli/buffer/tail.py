@@ -21,7 +21,7 @@ _POLL_MS: Final = 500
 
 
 def run(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> int:
-    """Print until the end, or until interrupted; returns the exit code."""
+    """Print until the end, or until interrupted; return the exit code."""
 
     def work() -> int:
         asyncio.run(_print(url, from_seq=from_seq, follow=follow, as_json=as_json))
@@ -44,14 +44,14 @@ async def _print(url: str, *, from_seq: int | None, follow: bool, as_json: bool)
 def _show(batch: Batch, *, as_json: bool) -> None:
     for index, entry in enumerate(batch.entries):
         if as_json:
-            line({"seq": batch.seq, "index": index, **_spelled(entry)})
+            line({"seq": batch.seq, "index": index, **_to_json(entry)})
         else:
             print(clean(entry.decode("utf-8", "replace")))
     sys.stdout.flush()
 
 
-def _spelled(entry: bytes) -> dict[str, Any]:
-    """An entry for JSON: as text where it is text, else in base64."""
+def _to_json(entry: bytes) -> dict[str, Any]:
+    """Return an entry for JSON: as text where it is text, else in base64."""
     try:
         return {"entry": entry.decode()}
     except UnicodeDecodeError:

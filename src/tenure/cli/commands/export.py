@@ -30,7 +30,7 @@ __all__ = ["export"]
 log = logging.getLogger("tenure.export")
 
 _NICENESS = 10
-"""An exporter beside a server takes what the server leaves."""
+"""The niceness of an exporter beside a server: it takes what the server leaves."""
 
 
 def export(
@@ -93,7 +93,7 @@ async def _export(settings: ServerSettings, *, once: bool, child: bool) -> None:
 
 
 def _listen(stop: asyncio.Event, *, child: bool) -> None:
-    """Stop on a signal; and a child when the server that started it is gone."""
+    """Stop on a signal; as a child, also when the server that started it is gone."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -108,10 +108,10 @@ def _listen(stop: asyncio.Event, *, child: bool) -> None:
 
 
 def _report(progress: Progress) -> None:
-    """Tell the server how far it is, a line of JSON each."""
+    """Report the progress to the server, a line of JSON each."""
     sys.stdout.buffer.write(msgspec.json.encode(progress) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def _nothing(progress: Progress) -> None:
-    """By hand, the log says enough."""
+    """Report nothing: by hand, the log is enough."""

@@ -1,4 +1,4 @@
-"""`tenure pipeline run`, `backfill` and `explain`: what needs Spark."""
+"""`tenure pipeline run`, `backfill` and `explain`: the commands that need Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.console import Console
 
 from tenure.cli.guard import guarded
 from tenure.cli.main import INTERRUPTED, OK
-from tenure.cli.pipeline.look import behind, say, show_run
+from tenure.cli.pipeline.look import behind, print_text, show_run
 from tenure.cli.screen import Payload, console_for, document, note, table
-from tenure.cli.spark.options import Where, told
+from tenure.cli.spark.options import Where, status_line
 from tenure.cli.words import clean, count, size
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ __all__ = ["backfill", "explain", "run"]
 
 
 def run(file: Path, where: Where, *, once: bool | None, as_json: bool) -> int:
-    """Run a pipeline and print what came of it; returns the exit code."""
+    """Run a pipeline and print the result; return the exit code."""
 
     def work(pipeline: Pipeline, listening: _Listening) -> Run:
         from tenure.spark.pipeline.runner.runner import run_pipeline
 
         return run_pipeline(pipeline, _options(where, once=once), **listening.hooks())
 
-    return _ran(file, work, as_json=as_json)
+    return _run_guarded(file, work, as_json=as_json)
 
 
 def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_json: bool) -> int:
-    """Replay batches into another table and print what came of it; returns the exit code."""
+    """Replay batches into another table and print the result; return the exit code."""
 
     def work(pipeline: Pipeline, listening: _Listening) -> Run:
         from tenure.spark.pipeline.runner.runner import backfill_pipeline
@@ -45,22 +45,20 @@ def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_j
         options = _options(where)
         return backfill_pipeline(pipeline, options, into=into, first=first, last=last, **listening.hooks())
 
-    return _ran(file, work, as_json=as_json)
+    return _run_guarded(file, work, as_json=as_json)
 
 
 def explain(file: Path, where: Where, *, plan: bool, as_json: bool) -> int:
-    """Print what a pipeline does in words, the columns that come of it and, with ``plan``, how Spark does it; returns
-    the exit code.
-    """
+    """Print a pipeline in words, its table's columns and, with ``plan``, Spark's plan; return the exit code."""
 
     def work() -> int:
-        found = _explained(file, where, with_plan=plan)
+        found = _explain(file, where, with_plan=plan)
         if as_json:
             document(found)
             return OK
         console = console_for()
         for number, sentence in enumerate(found["steps"], start=1):
-            say(console, f"{number}. {sentence}")
+            print_text(console, f"{number}. {sentence}")
         console.print()
         table(console, ("column", "type"), [(each["name"], each["type"]) for each in found["columns"]])
         if plan:
@@ -77,7 +75,7 @@ def _options(where: Where, *, once: bool | None = None) -> RunOptions:
     return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
 
 
-def _explained(file: Path, where: Where, *, with_plan: bool) -> Payload:
+def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.describe import describe, plan_of
     from tenure.spark.pipeline.rows.outputs import Outputs
@@ -96,41 +94,41 @@ def _explained(file: Path, where: Where, *, with_plan: bool) -> Payload:
     return {"pipeline": pipeline.name, "steps": describe(pipeline), "columns": columns} | plan
 
 
-def _ran(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bool) -> int:
+def _run_guarded(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bool) -> int:
     def whole() -> int:
         import msgspec
 
         from tenure.spark.pipeline import read_pipeline
 
         pipeline = read_pipeline(file)
-        with told() as tell, _Listening(tell) as listening:
+        with status_line() as show_status, _Listening(show_status) as listening:
             done = work(pipeline, listening)
         payload: Payload = msgspec.to_builtins(done) | {"seconds": done.seconds, "entries_per_s": done.entries_per_s}
         if as_json:
             document(payload)
         else:
             _show(console_for(), pipeline, payload)
-        # A run that is to end by itself did not; one that follows ends no other way.
+        # A run that ends by itself was stopped; one that follows ends no other way.
         return INTERRUPTED if done.state == "stopped" and done.schedule in ("once", "backfill") else OK
 
     return guarded(whole, as_json=as_json)
 
 
 def _show(console: Console, pipeline: Pipeline, run: Payload) -> None:
-    say(console, f"{run['pipeline']}: {run['state']}")
+    print_text(console, f"{run['pipeline']}: {run['state']}")
     show_run(console, run)
     if run["figures"]["quarantined"]:
-        say(console, f"what was set aside is in {run['aside']}, with its reason")
+        print_text(console, f"what was set aside is in {run['aside']}, with its reason")
     if run["schedule"] != "backfill":
-        say(console, f"how it stands: tenure pipeline status {pipeline.file}")
+        print_text(console, f"how it stands: tenure pipeline status {pipeline.file}")
 
 
 class _Listening:
-    """Says how far a run is, and lets signals end it behind the range under way."""
+    """The progress line of a run, and signal handlers that end the run after the range under way."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, show_status: Callable[[str], None]) -> None:
         self._stop = threading.Event()
-        self._tell = tell
+        self._show_status = show_status
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Listening:
@@ -142,12 +140,12 @@ class _Listening:
             signal.signal(number, handler)
 
     def hooks(self) -> dict[str, Any]:
-        """What a run tells us through."""
+        """Return the hooks of a run."""
         return {"stop": self._stop, "on_start": self._started, "on_range": self._reached}
 
     def _started(self, _session: object) -> None:
-        self._listen()  # Spark has put a handler of its own in the place of ours
-        self._tell("reading")
+        self._listen()  # Spark has replaced our signal handlers
+        self._show_status("reading")
 
     def _reached(self, run: Run) -> None:
         left = f", {behind(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
@@ -157,7 +155,7 @@ class _Listening:
         if run.waiting is not None and run.waiting.attempts == 1:
             note(f"this is refused for now, and tried again: {run.waiting.message}")
         rate = f"{run.entries_per_s:,.{0 if run.entries_per_s >= 10 else 1}f} a second"
-        self._tell(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
+        self._show_status(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
 
     def _listen(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

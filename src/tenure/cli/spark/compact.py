@@ -11,7 +11,7 @@ from tenure.cli.guard import guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document
-from tenure.cli.spark.options import Conf, Master, Remote, Where, session, told
+from tenure.cli.spark.options import Conf, Master, Remote, Where, session, status_line
 from tenure.cli.words import count, size
 from tenure.limits import MIB
 
@@ -45,7 +45,7 @@ def compact(
     layout: By = "hour" if by == "hour" else "day"
 
     def work() -> int:
-        made = _made(store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where)
+        made = _make(store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where)
         if as_json:
             document(_payload(made))
         else:
@@ -55,8 +55,8 @@ def compact(
     raise typer.Exit(guarded(work, as_json=as_json))
 
 
-def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
-    """The run; a buffer that is not there and a table that cannot be one are refused before Spark is started."""
+def _make(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
+    """Run the compaction. A missing buffer and a bad table are refused before Spark is started."""
     from tenure.buffer.inspect import buffer_id
     from tenure.buffer.loop import background
     from tenure.spark.jobs.compact_buffer import CompactTable, compact
@@ -64,8 +64,8 @@ def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: in
 
     background().run(buffer_id(buffer_url))
     needs = CompactTable(buffer_url, table_url, by=by, file_bytes=file_bytes).needs(spark_version())
-    with told() as tell, session("tenure compact", where, needs=[needs]) as spark:
-        tell("reading batches")
+    with status_line() as show_status, session("tenure compact", where, needs=[needs]) as spark:
+        show_status("reading batches")
         return compact(
             spark,
             buffer_url,
@@ -73,7 +73,7 @@ def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: in
             group=group,
             by=by,
             file_bytes=file_bytes,
-            on_range=lambda done: tell(f"{done.summary.batches:,} batches are in the table"),
+            on_range=lambda done: show_status(f"{done.summary.batches:,} batches are in the table"),
         )
 
 

@@ -12,7 +12,7 @@ from tenure.cli.guard import guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document, refuse, table
-from tenure.cli.spark.options import Conf, Master, Remote, Where, moment_ms, session, told
+from tenure.cli.spark.options import Conf, Master, Remote, Where, moment_ms, session, status_line
 from tenure.errors import NotFound
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def report(
 
         scope = Scope(queues=tuple(queue or ()), since_ms=since, until_ms=until)
         try:
-            figures = _made(events, out, scope, where=where)
+            figures = _make(events, out, scope, where=where)
         except NotFound as error:
             if error.code != "nothing_to_report":
                 raise
@@ -81,8 +81,8 @@ def report(
     raise typer.Exit(guarded(work, as_json=as_json))
 
 
-def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
-    """The report; whatever can be refused is refused before Spark is started."""
+def _make(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
+    """Make the report; whatever can be refused is refused before Spark is started."""
     from tenure.spark.report.buckets import START_CONF
     from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report
@@ -93,12 +93,12 @@ def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     needs = source.needs(spark_version())
     if source.is_small:
         where.conf = {**START_CONF, **where.conf}
-    with told() as tell, session("tenure report", where, needs=[needs]) as spark:
-        return make_report(spark, source, out, scope=scope, on_step=tell)
+    with status_line() as show_status, session("tenure report", where, needs=[needs]) as spark:
+        return make_report(spark, source, out, scope=scope, on_step=show_status)
 
 
 def _payload(figures: Figures, out: Path) -> Payload:
-    """The figures that fit into a terminal; the tables have the others."""
+    """Return the figures that fit into a terminal; the tables have the others."""
     import msgspec
 
     from tenure.spark.report.job import PAGE
@@ -117,7 +117,7 @@ def _payload(figures: Figures, out: Path) -> Payload:
 
 
 def _show(console: Console, figures: Figures, out: Path) -> None:
-    """What stands out, then a row per queue, then where to look."""
+    """Print what stands out, then a row per queue, then where to look."""
     from tenure.spark.report.job import PAGE
     from tenure.spark.report.page.findings import findings
     from tenure.spark.report.page.units import amount, moment

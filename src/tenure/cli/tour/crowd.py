@@ -23,7 +23,7 @@ _SEED = 7
 
 
 async def work_as_a_crowd(directory: Path) -> None:
-    """Produce jobs and work them off with three workers, one of them forgetful; checked at the end."""
+    """Produce jobs and work them off with three workers, one of them forgetful; check the result."""
     config = {
         "type": "queue",
         "durability": "disk",
@@ -52,7 +52,7 @@ async def _produce(broker: Broker) -> None:
 
 
 async def _work(broker: Broker, node: str, dice: random.Random) -> None:
-    """Claim and settle until the queue is empty for good. Bob loses a claim now and then, and its lease runs out."""
+    """Claim and settle until the queue is empty for good. Bob loses some claims, and their leases expire."""
     while True:
         claim = await broker.claim(QUEUE, node=node, max_count=8, wait_ms=50)
         if not claim.jobs:

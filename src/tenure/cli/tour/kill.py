@@ -1,4 +1,4 @@
-"""The first half of the tour: a process is killed in the middle of its work, and what it was promised is looked up."""
+"""The first half of the tour: kill a process in the middle of its work, and check what it was promised."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEASE_MS = 60_000
 
 
 class Story:
-    """What the worker said before it died."""
+    """What the worker reported before it died."""
 
     def __init__(self) -> None:
         self.produced: set[int] = set()
@@ -41,8 +41,8 @@ class Story:
         self.deadline = 0
         self.pid = 0
 
-    def hear(self, line: str) -> str:
-        """Take in one line; a line cut off by the kill says nothing."""
+    def parse(self, line: str) -> str:
+        """Parse one line; a line cut off by the kill counts as nothing."""
         try:
             facts = json.loads(line)
         except ValueError:
@@ -87,13 +87,13 @@ def _run_and_kill(directory: Path) -> Story:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             for line in _lines(child.stdout):
-                rounds += story.hear(line) == "acked"
+                rounds += story.parse(line) == "acked"
                 if rounds == _ROUNDS:
-                    time.sleep(random.uniform(0, _ROUND_S))  # wherever in its round that may be
+                    time.sleep(random.uniform(0, _ROUND_S))  # at a random point of its round
                     child.send_signal(signal.SIGKILL)
                     break
-            for line in _lines(child.stdout):  # what it said up to the end
-                story.hear(line)
+            for line in _lines(child.stdout):  # its last lines
+                story.parse(line)
         finally:
             child.kill()
         complaint = (child.stderr.read() if child.stderr is not None else "").strip().rpartition("\n")[2]
@@ -107,7 +107,7 @@ def _lines(stdout: IO[str] | None) -> IO[str]:
 
 
 async def _check_jobs(console: Console, broker: Broker, story: Story) -> None:
-    """What was produced is there byte for byte; what was acked is not."""
+    """Check that what was produced is there byte for byte, and what was acked is not."""
     live: dict[int, bytes] = {}
     cursor = 0
     while not (page := await broker.diff(QUEUE, from_seq=cursor, limit=1_000)).caught_up or page.records:
@@ -130,7 +130,7 @@ async def _check_jobs(console: Console, broker: Broker, story: Story) -> None:
 
 
 async def _check_leases(console: Console, broker: Broker, story: Story) -> None:
-    """The dead worker's leases still stand; when they run out its jobs come back, one delivery more."""
+    """Check that the dead worker's leases still stand, and that its jobs come back after them, one delivery more."""
     held = set(story.claimed) - story.acking
     leases = broker.leases(QUEUE, limit=1_000).items
     still = {seq for lease in leases for seq in lease.seqs}

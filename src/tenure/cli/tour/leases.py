@@ -69,7 +69,7 @@ async def _bury(broker: Broker) -> _Rows:
         "$dead_letter_from": _QUEUE,
         "$dead_letter_deliveries": 2,
         "$dead_letter_src_seq": 1,
-        "$dead_letter_reason": "451 mailbox busy",  # the last one that it was given back with
+        "$dead_letter_reason": "451 mailbox busy",  # the reason of its last nack
     }
     expect(meta == wanted and letter.data == b'{"to":"ada"}' and letter.tag == "ada", "the dead letter is the job")
     expect(broker.topic(_QUEUE).count == 0, "it is in one place, not in two")

@@ -1,4 +1,4 @@
-"""The last part of the tour: the events of a busy queue go through Spark into a table, and become a report."""
+"""The last part of the tour: export the events of a busy queue, bring them through Spark into a table, and report."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ reason = "string"
 
 
 def events_into_a_table(console: Console, data: Path, out: Path) -> None:
-    """Let a crowd work, export what happened, and check what Spark makes of it. Raises Invalid (``tour_out``) for a
-    directory that is not the tour's.
+    """Let a crowd work, export its events, and check what Spark makes of them.
+
+    Raises Invalid (``tour_out``) for a directory that is not the tour's.
     """
     _make_room(out)
     asyncio.run(work_as_a_crowd(data))
@@ -88,7 +89,7 @@ def events_into_a_table(console: Console, data: Path, out: Path) -> None:
 
 
 def _make_room(out: Path) -> None:
-    """An empty directory with the pipeline in it; what an earlier tour left there goes."""
+    """Empty the directory of an earlier tour, and write the pipeline into it."""
     if out.exists() and not (out / "pipeline.toml").exists() and (not out.is_dir() or any(out.iterdir())):
         raise Invalid(f"{out} holds something that is not the tour's: name another directory", code="tour_out")
     shutil.rmtree(out, ignore_errors=True)
@@ -98,7 +99,7 @@ def _make_room(out: Path) -> None:
 
 
 async def _export(data: Path, url: str) -> int:
-    """Send the log's events into a buffer, as `tenure export --once` does; how many there are."""
+    """Send the log's events into a buffer, as `tenure export --once` does; return how many there are."""
     from tenure.export.buffer_outlet import BufferOutlet, producer_name
     from tenure.export.exporter import Exporter
     from tenure.export.settings import ExportSettings
@@ -150,5 +151,5 @@ def _report(spark: SparkSession, out: Path) -> _Steps:
     expect(orders.produced == JOBS, "the report knows every job")
     expect(orders.acked + orders.dead_lettered == JOBS, "each was completed, or is a dead letter")
     expect(orders.dead_lettered >= len(POISON), "the poison is among the dead letters")
-    said = f"{count(orders.acked, 'job')} done, {orders.dead_lettered} dead, {orders.returned} deliveries came back"
-    return [("tenure report", said)]
+    summary = f"{count(orders.acked, 'job')} done, {orders.dead_lettered} dead, {orders.returned} deliveries came back"
+    return [("tenure report", summary)]

@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 
 def run(spark_out: Path | None = None) -> int:
-    """Give the tour, with Spark where a directory for its table and report is given; returns the exit code."""
+    """Give the tour, with Spark where a directory for its table and report is given; return the exit code."""
     console, started = console_for(), time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tenure-tour-") as directory:
