@@ -63,7 +63,7 @@ async def test_new_directories_are_made_durable(tmp_path: Path, monkeypatch: pyt
 async def test_a_write_that_fails_anywhere_leaves_a_whole_object_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ):
-    """Fault 52: nothing partial is ever visible, and the caller hears that the outcome is unknown."""
+    """Fault 52: nothing partial is ever visible, and the outcome is reported as unknown."""
     store = open_store(f"file://{tmp_path}/b")
     with monkeypatch.context() as patch:
         recorder = Recorder(patch, fail_at)
@@ -83,7 +83,7 @@ async def test_a_write_that_fails_anywhere_leaves_a_whole_object_or_none(
 async def test_a_directory_that_could_not_be_synced_is_not_trusted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Naive: the repeated create finds its own file, and calls it durable; fsync forgets an error once it was told."""
+    """Naive: the repeated create finds its own file, and calls it durable; fsync reports an error only once."""
     store = open_store(f"file://{tmp_path}/b")
     await store.put_new("data/first", b"x")
     with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ async def test_a_directory_that_cannot_be_made_is_refused_by_name():
 
 
 async def test_a_name_that_exists_is_synced_before_it_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Naive: descriptors run out between link and sync; the repeated create hears "exists", and nobody ever syncs."""
+    """Naive: no descriptor between link and sync; the repeated create gets "exists", and the name is never synced."""
     store = open_store(f"file://{tmp_path}/b")
     await store.put_new("data/first", b"x")
     real, failures = os.open, [1]

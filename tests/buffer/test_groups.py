@@ -1,4 +1,4 @@
-"""Groups: a buffer has those that somebody asked for, and each says what it pins."""
+"""Groups: a buffer has those that were asked for, and each reports what it pins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a buffer keeps its batches: one answer, whoever collects."""
+"""Retention: how long a buffer keeps its batches, the same for every collector."""
 
 from __future__ import annotations
 

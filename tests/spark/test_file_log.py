@@ -39,7 +39,7 @@ def line(name: str) -> Line:
 
 
 async def committed(store: SimStore, what: Commit, *names: str, attempt: str = "a") -> None:
-    """As a table commits: behind a state that the range follows."""
+    """Commit as a table does: after a state that the range follows."""
     table = FileTable("/table")
     await table._commit(log(store), what, attempt, [line(name) for name in names])
 
@@ -159,7 +159,7 @@ async def test_a_commit_whose_answer_never_comes_is_indeterminate_and_can_be_rep
 async def test_a_driver_that_slept_while_its_number_was_used_and_deleted_adds_nothing(sim: SimStore):
     """Naive: its number is free again, so it believes that it has committed."""
     await committed(sim, commit(0, 0), "f0")
-    asleep = sim.hold(len(sim.calls) + 2)  # behind the listing and one number
+    asleep = sim.hold(len(sim.calls) + 2)  # after the listing and one number
     zombie = asyncio.ensure_future(committed(sim, commit(1, 1), "stale", attempt="zombie"))
     await asleep.reached.wait()
     for number in range(1, 40):

@@ -1,4 +1,4 @@
-"""`tenure pipeline run` as a process that is told to end, or is killed: it ends well, and each row is there once."""
+"""`tenure pipeline run` as a process that is stopped, or killed: it ends well, and each row is there once."""
 
 from __future__ import annotations
 

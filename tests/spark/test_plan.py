@@ -1,4 +1,4 @@
-"""Ranges of a group: cut once, whoever cuts; no Spark is needed to say so."""
+"""Ranges of a group: cut once, the same for every driver. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_create_whose_answer_is_lost_is_found_out_about(store: SimStore, fault
 
 
 def test_a_cut_that_goes_between_two_looks_is_made_again(store: SimStore):
-    """Its range was acknowledged by another driver, so nobody reads the other's end from it any more."""
+    """Its range was acknowledged by another driver, so no driver reads the other's end from it any more."""
     cuts = RangePlans(store, "buffer", group="default", settings=QUICK)
     asyncio.run(cuts.agree(0, 3))
     looks = []
@@ -268,7 +268,7 @@ def test_an_empty_prefix_is_no_buffer():
 
 
 def test_a_batch_that_was_given_up_is_left_out_of_the_range_it_is_in(store: SimStore):
-    """The range was cut before anybody knew that the batch is bad, so it cannot be made shorter."""
+    """The range was cut before the batch was known to be bad, so it cannot be made shorter."""
     opened(store, limits=Limits(batches_max=4)).next()
     asyncio.run(quarantine(store, 2, reason="lost", settings=QUICK))
     asyncio.run(quarantine(store, 3, reason="lost, too", settings=QUICK))

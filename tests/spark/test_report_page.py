@@ -137,7 +137,7 @@ class Tags(HTMLParser):
 
 
 def test_hostile_names_and_reasons_stay_text_on_the_page() -> None:
-    """Fault 50: whoever may produce, or give a job back, writes what an operator later opens in a browser."""
+    """Fault 50: a producer, or a worker that gives a job back, writes what an operator later opens in a browser."""
     text = page(hostile())
     tags = Tags(text)
     assert not tags.open

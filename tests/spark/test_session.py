@@ -33,7 +33,7 @@ assert java.find_java().from_wheel
 
 
 def java_in(home: Path, version: str) -> Path:
-    """A Java that only tells its version."""
+    """A Java that only prints its version."""
     binary = home / "bin" / "java"
     binary.parent.mkdir(parents=True)
     binary.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")

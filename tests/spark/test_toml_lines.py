@@ -1,4 +1,4 @@
-"""Lines of keys in TOML, whatever way they are written."""
+"""Lines of keys in TOML, in every way to write them."""
 
 from __future__ import annotations
 

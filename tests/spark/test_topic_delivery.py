@@ -179,7 +179,7 @@ def test_two_drivers_at_once_append_one_batch(server: Running, client: Client, t
 
 
 def test_a_stale_driver_that_wakes_up_late_finds_its_batch_done(client: Client, topic: str, url: str):
-    """Its choice succeeds, because the record of the finished batch is gone; what is done tells it."""
+    """Its choice succeeds, because the record of the finished batch is gone; ``done`` shows it."""
     staging, old = Staging(url), staged(url, ROWS, seed=1)
     for number in range(3):
         deliver(staging, client, Batch(WRITER, number, topic), staged(url, 10, seed=2, first=number * 10))

@@ -21,7 +21,7 @@ OPTIONS = read_options(AT)
 
 
 class Log:
-    """A server's log: seqs that live, and what it tells of those that do not."""
+    """A server's log: seqs that live, and what it reports of those that do not."""
 
     def __init__(self, live: range, *, floor: int = 0, trim_seq: int = 0, page: int = 3) -> None:
         self.live = live

@@ -1,4 +1,4 @@
-"""A driver that writes one batch to a topic and dies where it is told: ``python topic_driver.py <json>``.
+"""A driver that writes one batch to a topic and dies at a given point: ``python topic_driver.py <json>``.
 
 Its rows are the numbers below ``rows``, in an order that ``seed`` decides.
 """

@@ -15,7 +15,7 @@ class NextCall:
     """A collector of the log's steps for one call, which keeps what lies beyond it for the next call.
 
     Rows up to ``stored`` are in the buffer and are left out. A ``doubted`` call ends where it ended the first time,
-    whatever the limits are now; any other ends with the row that reaches a limit.
+    with any limits; any other ends with the row that reaches a limit.
     """
 
     def __init__(self, rows: list[bytes], *, stored: Place, doubted: Place | None, settings: ExportSettings) -> None:

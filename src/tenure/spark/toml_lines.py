@@ -57,8 +57,8 @@ class Located(NamedTuple):
 
 def problems_error(problems: list[Problem], *, code: str) -> Invalid:
     """Return all mistakes as one error, a line each; ``detail`` holds them for a program."""
-    told = [{"file": str(one.file), "line": one.line, "message": one.message} for one in problems]
-    return Invalid("\n".join(map(str, problems)), code=code, problems=told)
+    details = [{"file": str(one.file), "line": one.line, "message": one.message} for one in problems]
+    return Invalid("\n".join(map(str, problems)), code=code, problems=details)
 
 
 def read_toml(file: Path, *, code: str) -> Located:

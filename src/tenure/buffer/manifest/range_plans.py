@@ -1,6 +1,6 @@
 """Planned ends of a group's ranges, decided once per beginning, so that all planners cut the queue alike.
 
-A cut is an object that is created only if absent. The second planner, whatever its limits, reads the first one's. A cut
+A cut is an object that is created only if absent. The second planner, with any limits, reads the first one's. A cut
 may be deleted once its range is acknowledged: no planner starts there any more.
 """
 

@@ -41,7 +41,7 @@ class PendingBatch:
         self.is_prepared = False
         self.error: Exception | None = None
         self.is_reported = False
-        """Whether anybody waits, or has waited, for the outcome."""
+        """Whether a caller waits, or has waited, for the outcome."""
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.done.add_done_callback(_look)
 

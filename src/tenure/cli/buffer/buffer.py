@@ -1,4 +1,4 @@
-"""`tenure buffer`: look at a buffer, put entries in, clear away what nobody needs, and get past what is damaged.
+"""`tenure buffer`: look at a buffer, put entries in, collect what no group needs, and get past damage.
 
 None of these takes part as a consumer, so nothing here fences one, but for `quarantine`, which has to.
 """

@@ -82,7 +82,7 @@ def report(
 
 
 def _make(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
-    """Make the report; whatever can be refused is refused before Spark is started."""
+    """Make the report. Mistakes are refused before Spark is started, as far as they show."""
     from tenure.spark.report.buckets import START_CONF
     from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report

@@ -42,7 +42,7 @@ _PARTS: Final = {
     "day": "CAST(date_add(DATE'1970-01-01', CAST(floor(unix_millis(ingestion_time) / 86400000) AS INT)) AS STRING)",
     "hour": "lpad(CAST(pmod(floor(unix_millis(ingestion_time) / 3600000), 24) AS STRING), 2, '0')",
 }
-"""In UTC, whatever the time zone of the session is."""
+"""In UTC, for any time zone of the session."""
 _KEYS_TRIED: Final = 20
 
 

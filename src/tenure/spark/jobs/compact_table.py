@@ -71,6 +71,6 @@ class _SparkRewriter:
         return self._read(paths).count()
 
     def _read(self, paths: Sequence[str]) -> DataFrame:
-        """Return the rows of files. A missing or damaged file is an error, whatever the session's settings are."""
+        """Return the rows of files. A missing or damaged file is an error with any settings of the session."""
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
         return self._spark.read.options(**strict).parquet(*paths)

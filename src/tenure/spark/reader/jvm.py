@@ -106,7 +106,7 @@ _ROWS = {
 }
 _GLOB = frozenset("*?[]{}\\")
 _SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
-# Whatever the session's settings: a batch that is missing or damaged is an error, never less data.
+# With any settings of the session a batch that is missing or damaged is an error, never less data.
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreMissingFiles": "false",
@@ -154,10 +154,10 @@ def read_with_jvm(
     slots = Slots(keys)
     text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
     calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
-    told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
+    file_columns = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
     with listing_tasks(spark, parts):
         files = _files(spark, root, planned.descriptors)
-    placed = files.select("entry", "range", *map(F.expr, told), calls)
+    placed = files.select("entry", "range", *map(F.expr, file_columns), calls)
     return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW)).coalesce(parts)
 
 

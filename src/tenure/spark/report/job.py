@@ -65,8 +65,8 @@ def make_report(
 
     check_out(out)
     place = Place(out)
-    told = on_step or (lambda _: None)
-    told("reading the events")
+    report_step = on_step or (lambda _: None)
+    report_step("reading the events")
     with ExitStack() as kept:
 
         def keep(frame: DataFrame) -> DataFrame:
@@ -85,7 +85,7 @@ def make_report(
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for number, (name, table) in enumerate(TABLES.items(), 1):
-            told(f"working out {name}, {number} of {len(TABLES)}")
+            report_step(f"working out {name}, {number} of {len(TABLES)}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
     figures = read_figures(
         out / "tables", source=source.url, only=scope.queues if scope else (), step_ms=step_ms, malformed=malformed

@@ -113,10 +113,12 @@ def _version_of(binary: Path) -> int | None:
     if not os.access(binary, os.X_OK):
         return None
     try:
-        told = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, timeout=_ASK_WITHIN_S)
+        output = subprocess.run(
+            [binary, "-version"], capture_output=True, text=True, check=False, timeout=_ASK_WITHIN_S
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    match = _VERSION.search(told.stderr + told.stdout)
+    match = _VERSION.search(output.stderr + output.stdout)
     return int(match[1]) if match else None
 
 

@@ -64,8 +64,8 @@ def start_quietly(start: Callable[[], T], *, where: str) -> T:
 
 def explain(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
     """Return one line about a session that did not start: the first known cause, and where the rest is."""
-    told = _tail(log) if log is not None else ""
-    reason = _reason(f"{error}\n{told}" if "JAVA_GATEWAY_EXITED" not in str(error) else told)
+    output = _tail(log) if log is not None else ""
+    reason = _reason(f"{error}\n{output}" if "JAVA_GATEWAY_EXITED" not in str(error) else output)
     rest = f" (all of it: {log})" if log is not None else ""
     return Invalid(f"Spark did not start on {where}: {reason}{rest}", code="spark_start")
 

@@ -172,8 +172,8 @@ def _defaults(master: str | None) -> dict[str, str]:
 
 def _cores(master: str) -> int:
     """Return how many tasks a local master runs at once."""
-    told = master.removeprefix("local").strip("[]").partition(",")[0]
-    return int(told) if told.isdigit() else (os.cpu_count() or 1) if told == "*" else 1
+    cores = master.removeprefix("local").strip("[]").partition(",")[0]
+    return int(cores) if cores.isdigit() else (os.cpu_count() or 1) if cores == "*" else 1
 
 
 def _merge(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:

@@ -144,8 +144,8 @@ def _expected_type(error: msgspec.ValidationError, kind: Any, value: Any) -> str
     choices = sorted(choice for choice in get_args(kind) if isinstance(choice, str))
     if choices:
         return f"one of {', '.join(choices)}, not {value!r}"
-    told = _KIND.sub(lambda found: _KINDS.get(found[1], found[1]), str(error).partition(" - at $")[0])
-    return told.removeprefix("Expected ").replace(", got ", ", not ")
+    expected = _KIND.sub(lambda found: _KINDS.get(found[1], found[1]), str(error).partition(" - at $")[0])
+    return expected.removeprefix("Expected ").replace(", got ", ", not ")
 
 
 def _check_names(pipeline: Pipeline) -> Iterator[Problem]:
@@ -166,10 +166,10 @@ def _check_decode(pipeline: Pipeline) -> Iterator[Problem]:
         try:
             read_schema(pipeline.beside(decode.schema))
         except Invalid as error:
-            told = [Problem(Path(one["file"]), one["line"], one["message"]) for one in error.detail["problems"]]
-            if any(one.message.startswith("cannot be read") for one in told):
-                told = [at(("decode", "schema"), f"schema: {told[0].file} {told[0].message}")]
-            yield from told
+            problems = [Problem(Path(one["file"]), one["line"], one["message"]) for one in error.detail["problems"]]
+            if any(one.message.startswith("cannot be read") for one in problems):
+                problems = [at(("decode", "schema"), f"schema: {problems[0].file} {problems[0].message}")]
+            yield from problems
 
 
 def _check_steps(pipeline: Pipeline) -> Iterator[Problem]:

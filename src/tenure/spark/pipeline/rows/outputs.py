@@ -78,7 +78,7 @@ class Outputs:
         self.schema_version = self._main.schema_version
         self.figures = Figures()
         self.on_write: Callable[[Commit], None] | None = None
-        """Told of every commit behind it, where nobody else is."""
+        """Called with every commit after it, where no range writer reports it."""
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
         """Return what all of the tables need."""

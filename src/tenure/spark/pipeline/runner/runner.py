@@ -84,17 +84,17 @@ def run_pipeline(
     run = _new_run(pipeline, schedule)
 
     def work(session: SparkSession, running: RunNote) -> None:
-        told: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
+        hooks: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
         if schedule == "streaming" or pipeline.source.topic is not None:
             from tenure.spark.pipeline.runner.streaming import stream
 
-            stream(session, pipeline, outputs, once=schedule == "once", **told)
+            stream(session, pipeline, outputs, once=schedule == "once", **hooks)
             return
-        told |= {"group": pipeline.source.group, "reader": pipeline.source.reader, "limits": _limits(pipeline)}
+        hooks |= {"group": pipeline.source.group, "reader": pipeline.source.reader, "limits": _limits(pipeline)}
         if schedule == "once":
-            ingest(session, pipeline.buffer_url, outputs, **told)
+            ingest(session, pipeline.buffer_url, outputs, **hooks)
         else:
-            follow(session, pipeline.buffer_url, outputs, poll_ms=pipeline.schedule.every_ms, **told)
+            follow(session, pipeline.buffer_url, outputs, poll_ms=pipeline.schedule.every_ms, **hooks)
 
     return _run_noted(
         pipeline, outputs, options, run, work, spark=spark, stop=stop, on_start=on_start, on_range=on_range

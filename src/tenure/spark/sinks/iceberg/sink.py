@@ -126,8 +126,8 @@ class IcebergSink:
         if not self._refresh(spark):
             return None
         properties = self._properties(spark)
-        told = properties.get(property_of(buffer, sink))
-        return held_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink, remembered=told)
+        remembered = properties.get(property_of(buffer, sink))
+        return held_high(self._snapshots(spark), _head(properties), buffer=buffer, sink=sink, remembered=remembered)
 
     def _refresh(self, spark: SparkSession) -> bool:
         """Refresh the table, and return whether it is there.
@@ -231,8 +231,8 @@ class IcebergSink:
 
 def _head(properties: Mapping[str, str]) -> int | None:
     """Return the snapshot that the main branch ends at; Iceberg shows it among the properties."""
-    told = properties.get("current-snapshot-id", "none")
-    return None if told == "none" else int(told)
+    head = properties.get("current-snapshot-id", "none")
+    return None if head == "none" else int(head)
 
 
 def _escape(text: str) -> str:

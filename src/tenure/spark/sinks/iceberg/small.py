@@ -163,9 +163,9 @@ class SmallIceberg:
 
 
 def _marker(table: Table, buffer: str, sink: str) -> int | None:
-    told = table.properties.get(property_of(buffer, sink))
+    remembered = table.properties.get(property_of(buffer, sink))
     snapshots = {each.snapshot_id: _snapshot(each) for each in table.metadata.snapshots}
-    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=told)
+    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=remembered)
 
 
 def _snapshot(found: IcebergSnapshot) -> Snapshot:
