@@ -230,7 +230,7 @@ def test_without_side_tables_rows_are_counted_on_their_way(
 
 def test_a_plan_can_be_seen_without_reading_anything(spark: SparkSession, home: Path, filled: Filled) -> None:
     pipeline = read_pipeline(written(home, filled(FIRST)))
-    plan = plan_of(Outputs(pipeline).planned(empty_range(spark)))
+    plan = plan_of(Outputs(pipeline).plan(empty_range(spark)))
     assert "Physical Plan" in plan
     assert describe(pipeline)[-2].startswith("append to parquet tables/orders, partitioned by day")
 

@@ -158,7 +158,7 @@ async def verify(
         if finding is not None and (await journal.sync()).first_seq <= descriptor.seq:
             yield finding
     for key in sorted(set(listed) - referenced):
-        yield _unreferenced(key, state.void)
+        yield _describe_unreferenced(key, state.void)
     async for info in journal.retrying.list_objects(""):
         if not info.key.startswith(("data/", "probe/", "quarantine/")) and not _is_ours(info.key):
             yield Finding("foreign", info.key, "not a file of the buffer; it is left alone")
@@ -178,7 +178,7 @@ async def _look_at(descriptor: Descriptor, info: ObjectInfo | None, fetcher: Fet
     return None
 
 
-def _unreferenced(key: str, void: str) -> Finding:
+def _describe_unreferenced(key: str, void: str) -> Finding:
     if (found := BATCH.fullmatch(key)) is None:
         return Finding("foreign", key, "not a batch of the buffer; it is left alone")
     if found[1] < void:

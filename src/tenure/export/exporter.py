@@ -19,7 +19,7 @@ from tenure.errors import Conflict
 from tenure.export.follower import Step
 from tenure.export.intents import Intent, Intents
 from tenure.export.next_call import NextCall
-from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
+from tenure.export.resume import Cursor, cursor_of, first_cursor, goes_through, keep, kept_position, resume
 from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
@@ -125,7 +125,7 @@ class Exporter:
             is_there = found.doubted is None or goes_through(self._log, found.doubted.position)
             return found if is_there else found._replace(doubted=None)
         if outlet.ordinal < 0 and not self._intents.known:
-            return beginning(self._log)
+            return first_cursor(self._log)
         try:
             about = msgspec.json.decode(outlet.recalled, type=About)
         except msgspec.MsgspecError:

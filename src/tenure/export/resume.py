@@ -24,7 +24,7 @@ from tenure.log.interface import Position, UnknownPosition
 from tenure.log.recovery import locate
 from tenure.log.segment import list_heads
 
-__all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "goes_through", "keep", "kept_position", "resume"]
+__all__ = ["Cursor", "Resumed", "cursor_of", "first_cursor", "goes_through", "keep", "kept_position", "resume"]
 
 _LOOKS_MAX = 5
 
@@ -72,7 +72,7 @@ def cursor_of(intents: Sequence[Intent], *, ordinal: int) -> Cursor | None:
     return None
 
 
-def beginning(log: Disk) -> Cursor:
+def first_cursor(log: Disk) -> Cursor:
     """Return the cursor of an export that starts today: everything that the log still holds is to come.
 
     Raises NotFound where there is no log.
@@ -96,7 +96,7 @@ def keep(disk: Disk, follower: Follower) -> None:
 
 def kept_position(disk: Disk) -> Position | None:
     """Return the position of the newest saved fold."""
-    return next((position for position, _ in _kept(disk)), None)
+    return next((position for position, _ in _load_kept(disk)), None)
 
 
 def resume(log: Disk, own: Disk, cursor: Cursor, *, ordinal: int) -> Resumed:
@@ -107,7 +107,7 @@ def resume(log: Disk, own: Disk, cursor: Cursor, *, ordinal: int) -> Resumed:
     """
     stored, at = cursor.stored, cursor.stored.position
     is_there = goes_through(log, at)
-    for start, kept in _kept(own):
+    for start, kept in _load_kept(own):
         if (is_there or start.batch >= at.batch) and goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
             return Resumed(follower, stored, [])
@@ -133,7 +133,7 @@ def _from_broker(log: Disk, *, before: int) -> Follower:
     return Follower(log)
 
 
-def _kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
+def _load_kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
     for position, payload in checkpoint.load(disk):
         try:
             yield position, _decode(payload)

@@ -15,7 +15,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from tenure.buffer.collecting.retention import Kept, acknowledged, first_needed, kept_for
+from tenure.buffer.collecting.retention import Kept, first_needed, first_unacknowledged, kept_for
 from tenure.buffer.manifest.format import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
@@ -172,7 +172,7 @@ class Collector:
         self._guard(state)
         if state.retain_for_ms > retain_for_ms:  # raised after the target was found: the next pass finds another
             return None
-        target = min(target, acknowledged(state))
+        target = min(target, first_unacknowledged(state))
         return [Trim(target)] if target > state.first_seq else None
 
     # Batches

@@ -17,7 +17,7 @@ from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
+__all__ = ["Quarantined", "find_quarantined", "quarantine", "record_quarantine"]
 
 _REASON_MAX = 4_096
 
@@ -69,7 +69,9 @@ async def quarantine(
     return is_next
 
 
-async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
+async def find_quarantined(
+    store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings
+) -> set[int]:
     """Return the batches from ``low`` to ``high``, both included, that the group has given up."""
     retrying = RetryingStore(Metered(store, BufferMetrics()), settings)
     found = set[int]()

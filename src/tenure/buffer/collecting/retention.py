@@ -20,7 +20,7 @@ from tenure.buffer.settings import RETAIN_FOR_MS_MAX, BufferSettings
 from tenure.buffer.store.interface import ObjectStore
 from tenure.errors import Invalid
 
-__all__ = ["Kept", "acknowledged", "ask_retention", "first_needed", "kept_for", "set_retention"]
+__all__ = ["Kept", "ask_retention", "first_needed", "first_unacknowledged", "kept_for", "set_retention"]
 
 _GROUPS_NAMED = 5
 
@@ -47,14 +47,14 @@ class Kept(msgspec.Struct, frozen=True):
                 return f"{self.batches:,} as no group has started yet"
 
 
-def acknowledged(state: State) -> int:
+def first_unacknowledged(state: State) -> int:
     """Return the first sequence that some group has not acknowledged; without groups, the first that there is."""
     return min((group.next_seq for group in state.groups.values()), default=state.first_seq)
 
 
 async def first_needed(journal: Journal, now_ms: int) -> int:
     """Return the first sequence to keep: not acknowledged by all groups, or younger than the retention."""
-    state, acked = journal.state, acknowledged(journal.state)
+    state, acked = journal.state, first_unacknowledged(journal.state)
     if state.retain_for_ms == 0:
         return acked
     young_ms, seq = now_ms - state.retain_for_ms, state.first_seq
@@ -73,7 +73,7 @@ def kept_for(state: State, first_seq: int, now_ms: int) -> list[Kept]:
     """Return why the batches from ``first_seq`` on stay; empty where there are none."""
     if not state.groups:
         return [Kept("no_group", state.next_seq - first_seq)] if state.next_seq > first_seq else []
-    acked, found = acknowledged(state), list[Kept]()
+    acked, found = first_unacknowledged(state), list[Kept]()
     if acked > first_seq:
         found.append(Kept("retention", acked - first_seq))
     if state.next_seq > acked:

@@ -133,8 +133,8 @@ class SqliteSink:
             )
         except sqlite3.Error as error:
             self._give_up(connection)
-            is_passing = isinstance(error, sqlite3.OperationalError) and _is_passing(error)
-            return Written(Outcome.NOT_COMMITTED if is_passing else Outcome.FATAL, str(error))
+            is_transient = isinstance(error, sqlite3.OperationalError) and _is_transient(error)
+            return Written(Outcome.NOT_COMMITTED if is_transient else Outcome.FATAL, str(error))
         try:
             connection.execute("commit")
         except sqlite3.Error as error:
@@ -156,7 +156,7 @@ class SqliteSink:
             self._connection = None
 
 
-def _is_passing(error: sqlite3.OperationalError) -> bool:
+def _is_transient(error: sqlite3.OperationalError) -> bool:
     """Return whether a lock or a full disk stood in the way, rather than the statement itself."""
     codes = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes

@@ -113,7 +113,7 @@ class Journal:
                 if folded is not None:
                     self._measure(started)
                     return folded
-                if await self._freed(self.state.number + 1):
+                if await self._is_freed(self.state.number + 1):
                     # The number may have been used and freed before ours was created there: only the state shows it.
                     in_doubt, self.state = True, await self._load()
                 else:
@@ -155,14 +155,14 @@ class Journal:
         if len(data) > self.settings.delta_bytes_max:
             raise Invalid(f"a delta of {len(data):,} bytes exceeds delta_bytes_max", code="delta_too_large")
         folded = fold(self.state, delta, checksum_of(data))  # what the fold refuses is never written
-        if not await self.retrying.create(delta_key(number), data) or await self._freed(number):
+        if not await self.retrying.create(delta_key(number), data) or await self._is_freed(number):
             return None
         before, self.state = self.state, folded
         self._looked_ms = self.clock.boot_ms()
         self.upkeep.schedule(before, folded)
         return folded
 
-    async def _freed(self, number: int, block: int | None = None) -> bool:
+    async def _is_freed(self, number: int, block: int | None = None) -> bool:
         return await self.retrying.exists(freed_key(number // (block or self.state.block)))
 
     async def _prove(self) -> None:
@@ -170,7 +170,7 @@ class Journal:
         now_ms = self.clock.boot_ms()
         if now_ms - self._proved_ms < _STALE_MS:
             return
-        if not await self.retrying.exists(delta_key(self._anchor)) and not await self._freed(self._anchor):
+        if not await self.retrying.exists(delta_key(self._anchor)) and not await self._is_freed(self._anchor):
             raise Corrupt(
                 f"the manifest is gone: delta {self._anchor} was there", code="manifest_missing", url=self.store.url
             )
@@ -229,7 +229,7 @@ class Journal:
             read = await self._read_on(state, width)
         except Corrupt as error:
             failure = error
-        if await self._freed(first, 1 if state is None else state.block):
+        if await self._is_freed(first, 1 if state is None else state.block):
             return None
         if failure is not None:
             raise failure

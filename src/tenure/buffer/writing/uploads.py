@@ -53,7 +53,7 @@ class Uploader:
         self._ready = asyncio.Event()
         self._ordinal = first_ordinal
         self._replays = replays
-        self._newest = self._recorded()  # the newest name on our record, until our next commit
+        self._newest = self._newest_recorded()  # the newest name on our record, until our next commit
         self._committer = asyncio.create_task(self._commit_forever())
 
     @property
@@ -162,13 +162,13 @@ class Uploader:
                         self._journal.metrics.reuploads += 1
                         await self._upload(batch)
                 continue
-            self._newest = self._recorded()
+            self._newest = self._newest_recorded()
             seqs = await self._seqs(state, entries)
             for batch in batches:
                 batch.succeed(seqs[batch.ordinal])
             return
 
-    def _recorded(self) -> str:
+    def _newest_recorded(self) -> str:
         """Return the newest name that the manifest shows of this producer."""
         record = self._journal.state.producers.get(self._journal.id)
         return "" if record is None else record.newest_name

@@ -53,7 +53,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> int:
     """Print the status of a pipeline, with ``history`` all the runs that are noted; return the exit code."""
 
     def work() -> int:
-        found = _standing(file, history=history)
+        found = _read_status(file, history=history)
         if as_json:
             document(found)
         else:
@@ -63,7 +63,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> int:
     return guarded(work, as_json=as_json)
 
 
-def _standing(file: Path, *, history: bool) -> Payload:
+def _read_status(file: Path, *, history: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.notes.history import runs_of
 

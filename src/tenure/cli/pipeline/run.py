@@ -86,7 +86,7 @@ def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:
     outputs = Outputs(pipeline)
     session = open_for(pipeline, outputs, _options(where))
     try:
-        rows = outputs.planned(empty_range(session))
+        rows = outputs.plan(empty_range(session))
         columns = [{"name": each.name, "type": each.dataType.simpleString()} for each in rows.schema.fields]
         plan = {"plan": plan_of(rows)} if with_plan else {}
     finally:
@@ -141,13 +141,13 @@ class _Listening:
 
     def hooks(self) -> dict[str, Any]:
         """Return the hooks of a run."""
-        return {"stop": self._stop, "on_start": self._started, "on_range": self._reached}
+        return {"stop": self._stop, "on_start": self._on_start, "on_range": self._on_range}
 
-    def _started(self, _session: object) -> None:
+    def _on_start(self, _session: object) -> None:
         self._listen()  # Spark has replaced our signal handlers
         self._show_status("reading")
 
-    def _reached(self, run: Run) -> None:
+    def _on_range(self, run: Run) -> None:
         left = f", {behind(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
         entries = count(run.figures.entries, "entry", "entries")
         stored = f", {size(run.bytes)}" if run.bytes else ""

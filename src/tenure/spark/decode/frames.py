@@ -62,22 +62,20 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
     text = entry.cast("string")
     is_utf8 = _is_utf8(entry)
     if format == "text":
-        return frame.select(
-            *kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bounded(text)).alias(MALFORMED)
-        )
+        return frame.select(*kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bound(text)).alias(MALFORMED))
     assert schema is not None, "JSON is decoded by a schema"
     _let_bad_dates_be(frame.sparkSession)
     # Spark keeps these steps apart, as each uses its predecessor's result more than once. It interprets what is inside
     # `from_json`, so compiled code makes the text before it. The checks run once for each entry and not for each field,
     # and the text for `_malformed` is made only for an entry that does not fit.
-    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _ended(entry)).otherwise(text).alias(_TEXT))
+    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _with_end_field(entry)).otherwise(text).alias(_TEXT))
     parsed = ended.select("*", f.from_json(_TEXT, _with_end(schema), _OPTIONS).alias(_WHOLE))
     whole = f.col(_WHOLE)
     fits = whole[_END] & whole[_CORRUPT].isNull()
     checked = parsed.select(*RENAMED.values(), _TEXT, f.when(fits, whole).alias(_ONE))
     fields = [f.col(_ONE)[name].alias(name) for name in schema.names]
     given = f.replace(f.col(_TEXT), f.lit(_LAST), f.lit("}"))
-    malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bounded(given)).alias(MALFORMED)
+    malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bound(given)).alias(MALFORMED)
     return checked.select(*RENAMED.values(), *fields, malformed)
 
 
@@ -89,7 +87,7 @@ def _is_closed(text: Column) -> Column:
     return (f.octet_length(behind) < f.octet_length(text)) & ((behind == "") | behind.rlike(rf"\A{_SPACE}\z"))
 
 
-def _ended(entry: Column) -> Column:
+def _with_end_field(entry: Column) -> Column:
     """Return the text of an entry with one field more, which shows where it ends."""
     from pyspark.sql import functions as f
 
@@ -104,7 +102,7 @@ def _behind(text: Column) -> Column:
     return f.substring_index(text, "}", -1)
 
 
-def _bounded(text: Column) -> Column:
+def _bound(text: Column) -> Column:
     """Return the first characters; to bytes and back leaves no byte that is not UTF-8."""
     from pyspark.sql import functions as f
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tenure.buffer.batch.format import Descriptor
-from tenure.buffer.collecting.quarantine import quarantined
+from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.buffer.reading.lag import Lag
@@ -158,7 +158,7 @@ class Replay:
         """Return the range that begins at ``begin``. Raises Invalid (``range_gone``) where it is not kept any more."""
         first = max(begin, self._kept.low)
         end = min(self._kept.high + 1, first + self._limits.batches_max)
-        page = background().run(_listed(self._store, first, end, self._settings))
+        page = background().run(_list_descriptors(self._store, first, end, self._settings))
         if not page or page[0].seq != first:
             raise _gone(first)
         found = take_fitting(page, self._limits)
@@ -173,10 +173,10 @@ class Replay:
         return half
 
     def _given_up(self, low: int, high: int) -> set[int]:
-        return background().run(quarantined(self._store, low, high, group=self._group, settings=self._settings))
+        return background().run(find_quarantined(self._store, low, high, group=self._group, settings=self._settings))
 
 
-async def _listed(store: ObjectStore, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
+async def _list_descriptors(store: ObjectStore, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
     return [descriptor async for descriptor in entries(store, low, end, settings=settings)]
 
 

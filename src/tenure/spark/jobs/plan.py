@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.blocking import Consumer
-from tenure.buffer.collecting.quarantine import quarantined
+from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
 from tenure.buffer.manifest.range_plans import RangePlans
@@ -292,4 +292,4 @@ def _open_consumer(store: ObjectStore, last_committed: int | None, *, group: str
 
 
 def _given_up(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
-    return background().run(quarantined(store, low, high, group=group, settings=settings))
+    return background().run(find_quarantined(store, low, high, group=group, settings=settings))

@@ -30,10 +30,10 @@ from tenure.spark.reader.settings import ReaderSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Slots", "jvm_reaches", "jvm_root", "listing_tasks", "read_with_jvm"]
+__all__ = ["PerfectHash", "jvm_reaches", "jvm_root", "listing_tasks", "read_with_jvm"]
 
 
-class Slots:
+class PerfectHash:
     """A perfect hash: a different number below ``size`` for each of these distinct keys. Other keys get any.
 
     A key's remainder chooses its bucket, and its quotient the place there; each bucket is just wide enough that no two
@@ -151,7 +151,7 @@ def read_with_jvm(
     from pyspark.sql import functions as F  # noqa: N812
 
     key, keys = _keys(planned.descriptors)
-    slots = Slots(keys)
+    slots = PerfectHash(keys)
     text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
     calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
     file_columns = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
@@ -180,7 +180,7 @@ def _keys(descriptors: Sequence[Descriptor]) -> tuple[str, list[int]]:
     return _NAME, names
 
 
-def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: Slots) -> str:
+def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: PerfectHash) -> str:
     """Return what the driver knows of each file, at its slot."""
     known: list[_Calls | None] = [None] * slots.size
     for descriptor, calls, key in zip(planned.descriptors, ranges, keys, strict=True):

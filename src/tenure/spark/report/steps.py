@@ -45,7 +45,7 @@ def steps_of(events: DataFrame) -> DataFrame:
         return f.last(name, ignorenulls=True).over(so_far)
 
     # Together, and over columns instead of expressions, they are one pass of Spark's; each by itself would be another.
-    first_pass = _add_marks(_sorted(_explode(events))).withColumns(
+    first_pass = _add_marks(_sort(_explode(events))).withColumns(
         {
             "claims": f.sum("claim").over(so_far),
             "life": f.sum("begin").over(so_far),
@@ -92,7 +92,7 @@ def _explode(events: DataFrame) -> DataFrame:
     )
 
 
-def _sorted(rows: DataFrame) -> DataFrame:
+def _sort(rows: DataFrame) -> DataFrame:
     """Return the rows of each job together and in the order of the log: the one shuffle and the one sort."""
     return rows.repartition(*_JOB).sortWithinPartitions(*_JOB, *_ORDER)
 

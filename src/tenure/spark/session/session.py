@@ -110,7 +110,7 @@ def open_session(
     elif master is not None:
         check_reachable(master, what="master")
     if under_submit:
-        return _explaining(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
+        return _start(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
     return start_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
 
 
@@ -151,10 +151,10 @@ def _connect(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence
         )
     check_reachable(remote, what="remote")
     wanted = {key: value for need in needs for key, value in need.conf.items() if key not in _JOINED}
-    return _explaining(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
+    return _start(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
 
 
-def _explaining(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
+def _start(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
     try:
         return start()
     except Exception as error:  # any error of Spark, gRPC or the network

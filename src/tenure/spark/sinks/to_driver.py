@@ -30,7 +30,7 @@ def to_driver(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
     tables: list[pa.Table] = []
     rows = size_bytes = 0
     # Arrow's own stream format in a binary column: the one way that is the same in Spark 3.5, 4 and Connect.
-    for row in frame.mapInArrow(_packing(rows_max, bytes_max), "ipc binary").toLocalIterator():
+    for row in frame.mapInArrow(_packer(rows_max, bytes_max), "ipc binary").toLocalIterator():
         table = pa.ipc.open_stream(row["ipc"]).read_all()
         rows, size_bytes = rows + table.num_rows, size_bytes + table.nbytes
         if rows > rows_max or size_bytes > bytes_max:
@@ -56,7 +56,7 @@ def _schema_of(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema)
 
 
-def _packing(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packer(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, defined here so that it travels by value: executors need Arrow, not Tenure."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -116,7 +116,7 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _starting(value: str) -> int | str:
+def _parse_start(value: str) -> int | str:
     if value.lower() in {"earliest", "latest"}:
         return value.lower()
     if value.isascii() and value.isdigit() and len(value) < 19:
@@ -140,7 +140,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("url", _text),
     "url": ("url", _text),
     "group": ("group", _text),
-    "startingSequence": ("starting", _starting),
+    "startingSequence": ("starting", _parse_start),
     "maxEntriesPerTrigger": ("entries_max", _number(1, 1 << 40)),
     "maxBytesPerTrigger": ("bytes_max", _number(1, 1 << 50)),
     "minEntriesPerTrigger": ("entries_min", _number(0, 1 << 40)),

@@ -41,12 +41,12 @@ def record_batches(
     and in the log.
     """
     for descriptor, fetched in prefetch(FetchHandle(url), descriptors):
-        batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
+        batch = _take(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
         if batch is not None:
             yield from to_arrow(batch, columns=columns)
 
 
-def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
+def _take(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
     try:
         return fetched.result()
     except Corrupt as error:

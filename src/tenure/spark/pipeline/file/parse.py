@@ -55,7 +55,7 @@ def read_pipeline(file: Path) -> Pipeline:
         if bad.isdisjoint(needs):
             problems += check(pipeline)
     if problems:
-        raise problems_error(_sorted(problems), code=CODE)
+        raise problems_error(_sort(problems), code=CODE)
     return pipeline
 
 
@@ -88,7 +88,7 @@ def _sections(located: Located, problems: list[Problem]) -> dict[str, Any]:
     return found
 
 
-def _sorted(problems: list[Problem]) -> list[Problem]:
+def _sort(problems: list[Problem]) -> list[Problem]:
     unique = dict.fromkeys(problems)
     return sorted(unique, key=lambda one: (str(one.file), one.line or 0))
 

@@ -70,10 +70,10 @@ async def _begin(store: ObjectStore, run: Run) -> None:
 
 
 async def _put(store: ObjectStore, run: Run) -> None:
-    await store.put(note_key(run.pipeline, run.started_ms, run.id), msgspec.json.encode(_bounded(run)))
+    await store.put(note_key(run.pipeline, run.started_ms, run.id), msgspec.json.encode(_bound(run)))
 
 
-def _bounded(run: Run) -> Run:
+def _bound(run: Run) -> Run:
     """Return the run with messages that are no longer than a note allows."""
     error, waiting = run.error, run.waiting
     if error is not None:

@@ -91,7 +91,7 @@ class Outputs:
         """Return what the main table holds."""
         return self._main.last_committed(spark, buffer)
 
-    def planned(self, raw: DataFrame) -> DataFrame:
+    def plan(self, raw: DataFrame) -> DataFrame:
         """Plan the main table's rows for these raw ones. Raises Invalid (``bad_step``, ``bad_schema``)."""
         rows = self._stages.decode(raw)
         if self._pipeline.decode.malformed != "column":

@@ -176,7 +176,7 @@ def _run_noted(
         session = spark or open_for(pipeline, outputs, options)
         try:
             on_start(session)
-            outputs.planned(empty_range(session))
+            outputs.plan(empty_range(session))
             work(session, running)
         finally:
             if spark is None:

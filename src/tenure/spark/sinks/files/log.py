@@ -73,7 +73,7 @@ class FileLog:
         """Return the present state. Raises Corrupt where numbers are missing, Invalid for another program's log."""
         for attempt in range(ATTEMPTS_MAX):
             numbers = await self._numbers()
-            wanted = _wanted(numbers)
+            wanted = _needed_numbers(numbers)
             gap = next((number for number in wanted if number not in numbers), None)
             if gap is not None and attempt >= LISTINGS_MAX:
                 raise Corrupt(f"the table's log has no number {gap}, but later ones", code="table_log_gap")
@@ -161,7 +161,7 @@ class FileLog:
             await self.retrying.delete(old)
 
 
-def _wanted(numbers: Collection[int]) -> range:
+def _needed_numbers(numbers: Collection[int]) -> range:
     """Return the numbers that together hold everything: the last compact file and those after it."""
     last = max(numbers, default=-1)
     return range(max(0, (last + 1) // INTERVAL * INTERVAL - 1), last + 1)

@@ -57,7 +57,7 @@ def held_high(
     the property: the table was rolled back. Without one of ours, the property is right if older snapshots have expired.
     """
     line = list(_line(snapshots, head))
-    names = (name for each in line for name in (each.staged_as, each.published_as, _prefixed(each.noted_as)))
+    names = (name for each in line for name in (each.staged_as, each.published_as, _with_prefix(each.noted_as)))
     highs = [high for name in names if (high := high_of(name, buffer, sink)) is not None]
     if highs:
         return max(highs)
@@ -65,7 +65,7 @@ def held_high(
     return None if whole or remembered is None else int(remembered)
 
 
-def _prefixed(noted: str | None) -> str | None:
+def _with_prefix(noted: str | None) -> str | None:
     return None if noted is None else f"tenure/{noted}"
 
 

@@ -126,8 +126,8 @@ class PostgresSink:
 
         Raises Overloaded where the database cannot be asked now, Denied where the user may not ask.
         """
-        with self._connected() as connection:
-            return self._marked(connection, buffer, self.name)
+        with self._connect() as connection:
+            return self._read_marker(connection, buffer, self.name)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Fill a staging table, then move its rows and the marker in one transaction.
@@ -139,8 +139,8 @@ class PostgresSink:
 
         columns = columns_of(frame.schema)
         staging = Staging.of(commit, self._schema, self._table)
-        with self._connected() as connection:
-            if is_held(commit, self._marked(connection, commit.buffer, commit.sink)):
+        with self._connect() as connection:
+            if is_held(commit, self._read_marker(connection, commit.buffer, commit.sink)):
                 return
             self._prepare(connection)
             staging.create(connection, columns)
@@ -154,10 +154,10 @@ class PostgresSink:
             if refused is not None:
                 raise refused from None
             raise
-        with self._connected() as connection:
+        with self._connect() as connection:
             self._commit(connection, commit, columns, staging)
             with contextlib.suppress(psycopg.Error):  # the rows are there; the next write removes what is left now
-                last = self._marked(connection, commit.buffer, commit.sink)
+                last = self._read_marker(connection, commit.buffer, commit.sink)
                 drop_held(connection, staging, last=last)
 
     # Spark
@@ -175,7 +175,7 @@ class PostgresSink:
     # PostgreSQL
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+    def _connect(self) -> Iterator[psycopg.Connection[Any]]:
         """Open a connection whose errors are Tenure's, and contain no password."""
         import psycopg
 
@@ -185,7 +185,7 @@ class PostgresSink:
         except psycopg.Error as error:
             raise translate(error, self._address) from None
 
-    def _marked(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
+    def _read_marker(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
         present = connection.execute("SELECT to_regclass(%s)", [f'"{self._schema}".tenure_commits']).fetchone()
         if present is None or present[0] is None:
             return None
@@ -193,8 +193,8 @@ class PostgresSink:
         return None if row is None else row[0]
 
     def _holds(self, commit: Commit) -> bool:
-        with self._connected() as connection:
-            return is_held(commit, self._marked(connection, commit.buffer, commit.sink))
+        with self._connect() as connection:
+            return is_held(commit, self._read_marker(connection, commit.buffer, commit.sink))
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         """Create the table of markers if absent."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.errors import Invalid
-from tenure.spark.reader.jvm import Slots, _keys
+from tenure.spark.reader.jvm import PerfectHash, _keys
 
 TWINS = ("01KFK08XHZTDNPP9ZJDFZC0SWN.parquet", "01KC9VETQQM12WB7RQMX1K4V44.parquet")  # of one CRC-32
 
@@ -19,7 +19,7 @@ def batch(name: str, size: int) -> Descriptor:
 
 @given(st.sets(st.integers(0, (1 << 63) - 1), min_size=1, max_size=200))
 def test_keys_have_different_numbers_below_the_size(keys: set[int]):
-    slots = Slots(sorted(keys))
+    slots = PerfectHash(sorted(keys))
     numbers = {slots.of(key) for key in keys}
     assert len(numbers) == len(keys)
     assert min(numbers) >= 0
@@ -27,7 +27,7 @@ def test_keys_have_different_numbers_below_the_size(keys: set[int]):
 
 
 def test_the_numbers_of_many_keys_are_not_many_more_than_the_keys():
-    assert Slots([number * 7_919 % 1_000_003 for number in range(4_096)]).size < 4 * 4_096
+    assert PerfectHash([number * 7_919 % 1_000_003 for number in range(4_096)]).size < 4 * 4_096
 
 
 def test_files_are_told_apart_by_their_sizes_or_else_by_their_names():
