@@ -130,7 +130,7 @@ def test_a_driver_that_lost_the_race_stores_nothing(
         make(tmp_path).write(rows(spark, 1, 1), commit(1, 1))
         return to_driver(frame, **bounds)
 
-    monkeypatch.setattr(f"{module}.collected", overtaken)
+    monkeypatch.setattr(f"{module}.to_driver", overtaken)
     make(tmp_path).write(rows(spark, 1, 1), commit(1, 1))
     assert sorted(read(tmp_path)["id"].to_pylist()) == list(range(20))
 
