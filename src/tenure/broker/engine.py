@@ -286,7 +286,7 @@ class Engine:
         tally = TALLIES.get(event.__class__)
         if tally is not None:
             tally(self, event)
-        state.log_ms = event.at  # the broker's own time never goes back
+        state.log_ms = event.at_ms  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if tally is not None:
             return

@@ -84,9 +84,9 @@ class Frame:
         self.lost = event.lost if isinstance(event, Carried) else None
         self.blobs = event.blobs
         self.plain = event.plain
-        self.ts = 0 if isinstance(event, Carried) else event.ts
-        self.tss: list[int] | None = event.tss if isinstance(event, Carried) else None
-        self.ats: list[int] | None = event.ats if isinstance(event, Carried) else None
+        self.ts = 0 if isinstance(event, Carried) else event.ts_ms
+        self.tss: list[int] | None = event.tss_ms if isinstance(event, Carried) else None
+        self.ats: list[int] | None = event.ats_ms if isinstance(event, Carried) else None
 
     def blob(self, index: int) -> bytes:
         """The bytes of record ``index``."""
@@ -210,7 +210,7 @@ class Reader:
         if frame is None:
             event = self._young.get(location) or self._event(location)
             if event.__class__ is Appended and event.count == 1 and event.plain:
-                return [Stored(seq, event.ts, event.blobs)]
+                return [Stored(seq, event.ts_ms, event.blobs)]
             frame = self._open(location, event)
         return frame.records(seq, seq + 1)
 

@@ -1,6 +1,6 @@
 """What happened, in the words that are logged. State is a fold over these and nothing else.
 
-Every event carries ``at``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
+Every event carries ``at_ms``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
 apart: a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the
 end, with a default, and never moved. Kinds below 16 belong to the log.
 """
@@ -50,7 +50,7 @@ __all__ = [
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The root of all events. One that is about no topic has 0 as its topic."""
 
-    at: int
+    at_ms: int
 
     @property
     def topic(self) -> int:
@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Opened(Event, frozen=True, gc=False, array_like=True):
-    """The log was opened: log time goes on from ``at``; lease numbers of this opening start from its epoch."""
+    """The log was opened: log time goes on from ``at_ms``; lease numbers of this opening start from its epoch."""
 
     epoch: int
     boot_id: str
@@ -117,10 +117,10 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):
-    """``count`` records from ``first_seq`` on; ``ts`` is their wall time."""
+    """``count`` records from ``first_seq`` on; ``ts_ms`` is their wall time."""
 
     topic: int
-    ts: int
+    ts_ms: int
     first_seq: int
     count: int
     ends: bytes
@@ -149,12 +149,12 @@ class Evicted(Event, frozen=True, gc=False, array_like=True):
 
 
 class Claimed(Event, frozen=True, gc=False, array_like=True):
-    """``node`` holds these jobs under ``lease`` until log time passes ``deadline``."""
+    """``node`` holds these jobs under ``lease`` until log time passes ``deadline_ms``."""
 
     topic: int
     lease: int
     node: str
-    deadline: int
+    deadline_ms: int
     runs: list[int]
     claim_id: str | None = None
 
@@ -169,16 +169,16 @@ class Acked(Event, frozen=True, gc=False, array_like=True):
 
 
 class Released(Event, frozen=True, gc=False, array_like=True):
-    """Leases given up before their deadline. ``due`` is when the jobs come back (log time; at or before ``at``: now).
+    """Leases given up before their deadline. ``due_ms`` is when the jobs come back (log time; at or before ``at_ms``: now).
 
-    ``dues`` overrides it per job where back-off makes them differ. ``cause`` is ``nack`` or ``disconnect``.
+    ``dues_ms`` overrides it per job where back-off makes them differ. ``cause`` is ``nack`` or ``disconnect``.
     """
 
     topic: int
     runs: list[int]
     node: str
-    due: int
-    dues: list[int] | None = None
+    due_ms: int
+    dues_ms: list[int] | None = None
     reason: str | None = None
     cause: str = "nack"
 
@@ -191,7 +191,7 @@ class Extended(Event, frozen=True, gc=False, array_like=True):
 
     topic: int
     runs: list[int]
-    deadline: int
+    deadline_ms: int
     node: str
     cause: str = "extend"
 
@@ -254,19 +254,19 @@ class RouterMoved(Event, frozen=True, gc=False, array_like=True):
 
 
 class Carried(Event, frozen=True, gc=False, array_like=True):
-    """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats`` and ``tss`` run in step.
+    """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats_ms`` and ``tss_ms`` run in step.
 
     The frame takes the place of all frames whose first seq lies in ``[lo, hi)``. ``lost`` says why the records could
     not be read when they were rewritten: their payload is gone, ``blobs`` is empty, ``ends`` adds up what they weighed
-    and ``tss`` is 0 for each. They are alive until somebody acks, deletes or evicts them.
+    and ``tss_ms`` is 0 for each. They are alive until somebody acks, deletes or evicts them.
     """
 
     topic: int
     lo: int
     hi: int
     seqs: list[int]
-    ats: list[int]
-    tss: list[int]
+    ats_ms: list[int]
+    tss_ms: list[int]
     ends: bytes
     blobs: bytes
     plain: bool

@@ -47,7 +47,7 @@ def translate(state: State, event: Event) -> Lifecycle | None:
     topic = state.by_id.get(topic_id)
     if topic is None:
         return None
-    ts, offset = event.at + state.wall_offset_ms, state.wall_offset_ms
+    ts, offset = event.at_ms + state.wall_offset_ms, state.wall_offset_ms
     match event:
         case Appended():
             row = Lifecycle("produced", topic.name, ts, [event.first_seq, event.count])
@@ -55,16 +55,16 @@ def translate(state: State, event: Event) -> Lifecycle | None:
         case Claimed():
             shared = _deliveries(topic.queue, event.runs, plus=1)
             number = lease_id(event.lease)
-            return Lifecycle("claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline + offset)
+            return Lifecycle("claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline_ms + offset)
         case Acked():
             return _row("acked", topic, ts, event.runs, node=event.node)
         case Released():
             row = _row("released", topic, ts, event.runs, node=event.node, reason=event.reason or event.cause)
-            first = min(event.dues) if event.dues else event.due
-            return row if first <= event.at else msgspec.structs.replace(row, deliver_at=first + offset)
+            first = min(event.dues_ms) if event.dues_ms else event.due_ms
+            return row if first <= event.at_ms else msgspec.structs.replace(row, deliver_at=first + offset)
         case Extended():
             row = _row("extended", topic, ts, event.runs, node=event.node)
-            return msgspec.structs.replace(row, deadline=event.deadline + offset)
+            return msgspec.structs.replace(row, deadline=event.deadline_ms + offset)
         case DeadLettered():
             row = _row("dead_lettered", topic, ts, event.runs, reason=event.reason)
             return msgspec.structs.replace(row, dest=_name(state, event.dest))

@@ -59,12 +59,12 @@ class Meters:
         meters, runs = self._of(event), event.runs
         if len(runs) == 2 and runs[1] == 1:
             meters.claimed += 1
-            _waited(meters, topic, runs[0], 1, event.at)
+            _waited(meters, topic, runs[0], 1, event.at_ms)
             return 1
         total = count(runs)
         meters.claimed += total
         for seq, weight in _sampled(runs, total):
-            _waited(meters, topic, seq, weight, event.at)
+            _waited(meters, topic, seq, weight, event.at_ms)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
@@ -73,12 +73,12 @@ class Meters:
         assert queue is not None
         if len(runs) == 2 and runs[1] == 1:
             meters.acked += 1
-            _worked(meters, queue, runs[0], 1, event.at)
+            _worked(meters, queue, runs[0], 1, event.at_ms)
             return 1
         total = count(runs)
         meters.acked += total
         for seq, weight in _sampled(runs, total):
-            _worked(meters, queue, seq, weight, event.at)
+            _worked(meters, queue, seq, weight, event.at_ms)
         return total
 
     def released(self, event: Released) -> int:
@@ -96,7 +96,7 @@ class Meters:
         if meters is None:
             if len(self._queues) >= QUEUES_MAX:
                 del self._queues[next(iter(self._queues))]
-            meters = self._queues[event.topic] = QueueMeters(event.at)
+            meters = self._queues[event.topic] = QueueMeters(event.at_ms)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:

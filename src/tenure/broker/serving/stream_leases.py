@@ -101,7 +101,7 @@ class StreamLeases:
         if topic is None or topic.queue is None:
             return
         self._serving.engine.state.pass_time(
-            topic, event.at
+            topic, event.at_ms
         )  # as the fold will: what runs out by then is not settled by it
         self._serving.tell_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():

@@ -139,9 +139,9 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
     event = _released(state, topic, queue, runs, command, now_ms)
     done = runs[1] if len(runs) == 2 else count(runs)
-    back = done if event.due <= now_ms else 0
-    if event.dues is not None:
-        back = sum(due <= now_ms for due in event.dues)
+    back = done if event.due_ms <= now_ms else 0
+    if event.dues_ms is not None:
+        back = sum(due <= now_ms for due in event.dues_ms)
     return event, _settled(topic, queue, done, skipped, back), lease_level(topic.config)
 
 

@@ -54,8 +54,8 @@ MARKS_IDLE_MS = 7 * 24 * 3600 * 1000
 
 def fold(state: State, event: Event, location: int = 0) -> None:
     """Apply one event. ``location`` is where its frame lies."""
-    if event.at > state.log_ms:
-        state.log_ms = event.at
+    if event.at_ms > state.log_ms:
+        state.log_ms = event.at_ms
     FOLDS[type(event)](state, event, location)
 
 
@@ -63,14 +63,14 @@ def fold(state: State, event: Event, location: int = 0) -> None:
 
 
 def _opened(state: State, event: Opened, location: int) -> None:
-    _set_offset(state, event.at, event.wall_offset_ms)
+    _set_offset(state, event.at_ms, event.wall_offset_ms)
     state.epoch = event.epoch
     state.leases_given = 0
-    state.boot_id, state.boot_ms, state.opened_ms = event.boot_id, event.boot_ms, event.at
+    state.boot_id, state.boot_ms, state.opened_ms = event.boot_id, event.boot_ms, event.at_ms
 
 
 def _clock_set(state: State, event: ClockSet, location: int) -> None:
-    _set_offset(state, event.at, event.wall_offset_ms)
+    _set_offset(state, event.at_ms, event.wall_offset_ms)
 
 
 def _set_offset(state: State, at: int, wall_offset_ms: int) -> None:
@@ -89,7 +89,7 @@ def _set_offset(state: State, at: int, wall_offset_ms: int) -> None:
 def _topic_put(state: State, event: TopicPut, location: int) -> None:
     if event.created:
         topic = Topic(event.topic, event.name, event.config)
-        topic.created_ms = event.at
+        topic.created_ms = event.at_ms
         topic.base = location >> 32
         topic.implicit = event.implicit
         if event.config.type == "queue":
@@ -99,7 +99,7 @@ def _topic_put(state: State, event: TopicPut, location: int) -> None:
         return
     known = state.by_id.get(event.topic)
     if known is not None:
-        state.pass_time(known, event.at)
+        state.pass_time(known, event.at_ms)
         known.config, known.implicit = event.config, False
         if event.config.type == "queue" and known.queue is None:
             _become_queue(state, known)
@@ -129,8 +129,8 @@ def _appended(state: State, event: Appended, location: int) -> None:
         piece.firsts.append(event.first_seq)
         piece.offsets.append(location & 0xFFFFFFFF)
         piece.sizes.append(size)
-        piece.times.append(event.at)
-    elif add_frame(pieces, event.first_seq, location, size, event.at):
+        piece.times.append(event.at_ms)
+    elif add_frame(pieces, event.first_seq, location, size, event.at_ms):
         state.note_holder(location >> 32, event.topic)
     if topic is None:
         return
@@ -141,7 +141,7 @@ def _appended(state: State, event: Appended, location: int) -> None:
     topic.head_seq = event.first_seq + event.count - 1
     topic.count += event.count
     topic.bytes += size
-    topic.last_write_ms = event.ts
+    topic.last_write_ms = event.ts_ms
     state.live_bytes += size
     if event.extra is not None:
         _append_extra(state, topic, event, event.extra)
@@ -168,7 +168,7 @@ def _remember_key(state: State, topic: Topic, event: Appended, key: tuple[bytes,
     if topic.keys is None:
         topic.keys = KeyWindow()
     before = len(topic.keys)
-    topic.keys.expire(event.at)
+    topic.keys.expire(event.at_ms)
     digest, payload, expires_ms = key
     topic.keys.put(digest, first_seq=event.first_seq, count=event.count, payload_digest=payload, expires_ms=expires_ms)
     state.idempotency_keys += len(topic.keys) - before
@@ -177,12 +177,12 @@ def _remember_key(state: State, topic: Topic, event: Appended, key: tuple[bytes,
 def _advance_mark(topic: Topic, event: Appended, client: tuple[str, int], *, displaced: str | None) -> None:
     if topic.marks is None:
         topic.marks = ClientMarks()
-    topic.marks.expire(event.at - MARKS_IDLE_MS)
+    topic.marks.expire(event.at_ms - MARKS_IDLE_MS)
     if displaced is not None:
         topic.marks.forget(displaced)
     client_id, client_seq = client
     last_seq = event.first_seq + event.count - 1
-    topic.marks.advance(client_id, client_seq, first_seq=event.first_seq, last_seq=last_seq, at_ms=event.at)
+    topic.marks.advance(client_id, client_seq, first_seq=event.first_seq, last_seq=last_seq, at_ms=event.at_ms)
 
 
 def _index_tags(topic: Topic, event: Appended) -> None:
@@ -208,7 +208,7 @@ def _hide(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
 def _deleted(state: State, event: Deleted, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is not None:
-        state.pass_time(topic, event.at)
+        state.pass_time(topic, event.at_ms)
         remove(state, topic, event.runs, records=event.count, size=event.bytes)
 
 
@@ -216,7 +216,7 @@ def _evicted(state: State, event: Evicted, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None:
         return
-    state.pass_time(topic, event.at)
+    state.pass_time(topic, event.at_ms)
     remove(state, topic, event.runs, records=event.count, size=event.bytes)
     above = event.runs[-2] + event.runs[-1]
     topic.evict_from = max(topic.evict_from, above)
@@ -270,7 +270,7 @@ def _router_moved(state: State, event: RouterMoved, location: int) -> None:
 
 def _carried(state: State, event: Carried, location: int) -> None:
     topic = state.by_id.get(event.topic) or state.orphan(event.topic)
-    frame = (event.lo, location, event.size_bytes, event.ats[-1])
+    frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
     replace_frames(topic.pieces, event.lo, event.hi, frame)
     state.note_holder(location >> 32, event.topic)
 

@@ -17,11 +17,11 @@ def claimed(state: State, event: Claimed, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    if event.at >= topic.queue.next_at:
-        state.pass_time(topic, event.at)
+    if event.at_ms >= topic.queue.next_at:
+        state.pass_time(topic, event.at_ms)
     runs = event.runs
     left = runs[1] if len(runs) == 2 else count(runs)
-    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
+    lease = Lease(event.lease, event.node, event.at_ms, event.deadline_ms, left, runs, event.claim_id)
     topic.queue.hold(lease)
 
 
@@ -30,8 +30,8 @@ def acked(state: State, event: Acked, location: int) -> None:
     if topic is None or topic.queue is None:
         return
     queue = topic.queue
-    if event.at >= queue.next_at:
-        state.pass_time(topic, event.at)
+    if event.at_ms >= queue.next_at:
+        state.pass_time(topic, event.at_ms)
     runs = event.runs
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
@@ -69,14 +69,14 @@ def released(state: State, event: Released, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
-    dues = iter(event.dues) if event.dues is not None else None
+    state.pass_time(topic, event.at_ms)
+    dues = iter(event.dues_ms) if event.dues_ms is not None else None
     for seq in each(event.runs):
         lease = topic.queue.let_go(seq)
         assert lease is not None, "only held jobs are released"
-        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
+        story = Delivery(lease.number, lease.node, lease.since, event.at_ms, event.cause, event.reason)
         topic.queue.remember(seq, story)
-        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
+        topic.queue.wait(seq, next(dues) if dues is not None else event.due_ms, now=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])
 
 
@@ -84,15 +84,15 @@ def extended(state: State, event: Extended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
-    topic.queue.extend(event.runs, deadline=event.deadline)
+    state.pass_time(topic, event.at_ms)
+    topic.queue.extend(event.runs, deadline=event.deadline_ms)
 
 
 def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
+    state.pass_time(topic, event.at_ms)
     jobs = count(event.runs)
     topic.queue.dead_lettered += jobs
     if event.action in ("move", "drop"):
@@ -101,7 +101,7 @@ def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
     for seq in each(event.runs):
         lease = topic.queue.let_go(seq)
         if lease is not None:
-            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
+            story = Delivery(lease.number, lease.node, lease.since, event.at_ms, "dead", event.reason)
             topic.queue.remember(seq, story)
         topic.queue.park(seq, event.reason)
     topic.queue.copies.update(copies_of(event))
@@ -118,7 +118,7 @@ def redriven(state: State, event: Redriven, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None:
         return
-    state.pass_time(topic, event.at)
+    state.pass_time(topic, event.at_ms)
     if event.dest:
         remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
         return
@@ -127,5 +127,5 @@ def redriven(state: State, event: Redriven, location: int) -> None:
         topic.queue.unpark(seq)
         if event.reset_deliveries:
             topic.queue.deliveries.pop(seq, None)
-        topic.queue.wait(seq, 0, now=event.at)
+        topic.queue.wait(seq, 0, now=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])
