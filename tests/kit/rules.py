@@ -51,7 +51,7 @@ class Payloads:
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         return [self._records[topic.id, seq][0] for seq in each(runs)]
 
-    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+    def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         return self.records(topic, runs), {}
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:

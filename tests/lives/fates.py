@@ -30,7 +30,9 @@ def pass_time(life: Life, random: Random) -> None:
 def _to_deadline(life: Life) -> int:
     now = check.log_time(life.engine)
     queues = [topic.queue for topic in life.engine.state.by_id.values() if topic.queue is not None]
-    return max(0, min((queue.next_at - 1 - now for queue in queues if queue.next_at < now + 10**8), default=0))
+    return max(
+        0, min((queue.next_change_ms - 1 - now for queue in queues if queue.next_change_ms < now + 10**8), default=0)
+    )
 
 
 def tell_time(life: Life, random: Random) -> None:

@@ -291,9 +291,9 @@ class Witness:
         for seq, job in known.jobs.items():
             lease = queue.in_flight.get(seq)
             where = f"seq {seq} of {topic.name}"
-            if job.is_held(now) and (lease is None or (lease.number, lease.deadline) != (job.lease, job.deadline)):
+            if job.is_held(now) and (lease is None or (lease.number, lease.deadline_ms) != (job.lease, job.deadline)):
                 raise Anomaly("state", f"{where} is held until {job.deadline} by the log, by the state: {lease}")
-            if lease is not None and not job.is_held(now) and queue.next_at > now:
+            if lease is not None and not job.is_held(now) and queue.next_change_ms > now:
                 raise Anomaly("immortal", f"the lease on {where} ended at {job.deadline}, and nothing will end it")
             if (seq in queue.parked) != job.is_parked:
                 raise Anomaly("state", f"{where}: parked is {seq in queue.parked}, by the log {job.is_parked}")

@@ -45,9 +45,9 @@ from tenure.testing.simdisk import CrashMode
 CHECKPOINTS_KEPT = 3
 CRAMPED: list[tuple[ModuleType, str, int]] = [
     (queue_module, "_STALE_MIN", 1),
-    (queue_module, "HISTORIES_KEPT", 3),
-    (queue_module, "HISTORIES_BYTES", 1_500),
-    (queue_module, "DELIVERIES_KEPT", 2),
+    (queue_module, "ENDED_JOBS_MAX", 3),
+    (queue_module, "ENDED_BYTES_MAX", 1_500),
+    (queue_module, "ENDED_PER_JOB_MAX", 2),
     (topic_module, "_PACK_BITS", 2),
 ]
 """Thresholds so low that a short life goes beyond them."""

@@ -99,7 +99,7 @@ class TopicDeleted(Event, frozen=True, gc=False, array_like=True):
 class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What an append carries beyond bare records; absent on the hot path.
 
-    ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
+    ``delays`` and ``wall_delays`` are flat ``[seq, due_ms, …]`` in log and wall time. ``key`` is
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
     flat ``[seq, count, …]`` for jobs that come back with a past. ``displaced`` is the client whose mark gives way to
     this one's. ``moved_from`` is the topic that dead letters, or redriven jobs, leave with this append; 0 for none.
@@ -169,9 +169,10 @@ class Acked(Event, frozen=True, gc=False, array_like=True):
 
 
 class Released(Event, frozen=True, gc=False, array_like=True):
-    """Leases given up before their deadline. ``due_ms`` is when the jobs come back (log time; at or before ``at_ms``: now).
+    """Jobs whose holder gave them back before the deadline; ``cause`` is ``nack`` or ``disconnect``.
 
-    ``dues_ms`` overrides it per job where back-off makes them differ. ``cause`` is ``nack`` or ``disconnect``.
+    ``due_ms`` is the log time when they can be claimed again; at or before ``at_ms`` means at once. ``dues_ms``
+    overrides it per job where back-off makes them differ.
     """
 
     topic: int

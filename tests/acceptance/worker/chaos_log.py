@@ -85,7 +85,9 @@ class LoggedQueue:
         if leases and leases[-1].how is None:
             before = leases[-1]
             if event.at_ms <= before.deadline:
-                self.problems.append(f"{seq} claimed at {event.at_ms}, though {before.lease} runs until {before.deadline}")
+                self.problems.append(
+                    f"{seq} claimed at {event.at_ms}, though {before.lease} runs until {before.deadline}"
+                )
             before.end("expired", before.deadline)
         elif leases and leases[-1].how == "acked":
             self.problems.append(f"{seq} claimed at {event.at_ms}, though it was acked at {leases[-1].ended_at}")

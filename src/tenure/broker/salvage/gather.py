@@ -81,12 +81,12 @@ class Remnant:
 
     def hold(self, event: Appended, location: int) -> None:
         """A frame of records is whole."""
-        pieces, first = self.topic.pieces, event.first_seq
+        entries, first = self.topic.frame_index, event.first_seq
         frame = (first, location, len(event.blobs), event.at_ms)
-        if pieces and pieces[-1].firsts[-1] >= first:
-            replace_frames(pieces, first, first + event.count, frame)
+        if entries and entries[-1].firsts[-1] >= first:
+            replace_frames(entries, first, first + event.count, frame)
         else:
-            add_frame(pieces, *frame)
+            add_frame(entries, *frame)
         self.held.add_range(first, first + event.count)
         self.see(first + event.count - 1)
         self.topic.last_write_ms = event.ts_ms
@@ -100,7 +100,7 @@ class Remnant:
         covered.add_range(event.lo, event.hi)
         if event.lost is None:
             frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
-            replace_frames(self.topic.pieces, event.lo, event.hi, frame)
+            replace_frames(self.topic.frame_index, event.lo, event.hi, frame)
             self.held |= kept
         self.gone |= covered - kept
         self.see(event.hi - 1)

@@ -114,7 +114,7 @@ class UnsyncedClaims:
             move = entry.move or self._move(entry)
             if move is None:
                 break
-            await Answer(claim, move.batch, Level.SYNCED, engine.gate)
+            await Answer(claim, move.batch, Level.SYNCED, engine.durability)
             if entry.move is move:  # else another caller that waits for this lease has seen it already
                 entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
         shown = entry.deadline + engine.state.wall_offset_ms

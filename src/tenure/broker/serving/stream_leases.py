@@ -154,7 +154,7 @@ class StreamLeases:
         self._serving.tell_ended()
         if claim is answer.reply:
             return answer
-        return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
+        return Answer(claim, answer.batch, answer.level, answer.durability) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """The claim, once it may be handed out."""

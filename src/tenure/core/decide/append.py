@@ -54,10 +54,10 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
         if extra.key is not None and share is not None:
             share.take_key(name)
     packed = batch.packed
-    if state.is_crowded:
+    if state.must_check_limits:
         check_broker_room(state, config, size=len(packed.blobs))
-    ts, count = now_ms + state.wall_offset_ms, packed.count
-    event = Appended(now_ms, topic_id, ts, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
+    ts_ms, count = now_ms + state.wall_offset_ms, packed.count
+    event = Appended(now_ms, topic_id, ts_ms, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
     last_seq = first_seq + count - 1
     reply = Produced(name, first_seq, last_seq, count, topic is None, False, last_seq)
     events: Event | list[Event] = event
@@ -73,7 +73,7 @@ def _append_one(state: State, topic: Topic, command: Append, data: bytes, now_ms
     config = topic.config
     if (
         len(data) > state.settings.record_bytes_max
-        or state.is_crowded
+        or state.must_check_limits
         or config.ttl_ms
         or config.cap_records
         or config.cap_bytes

@@ -39,7 +39,7 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
     if max_count.__class__ is not int or max_count != 1:
         max_count = clamp_claim(max_count, state.settings)
     lease_ms = topic.config.lease_ms if command.lease_ms is None else clamp_lease(command.lease_ms)
-    if now_ms >= queue.next_at:
+    if now_ms >= queue.next_change_ms:
         state.pass_time(topic, now_ms)
     if command.claim_id is not None:
         check_key(command.claim_id, field="claim_id", bytes_max=state.settings.key_bytes_max)
@@ -142,7 +142,7 @@ def _take(
         level = yield from dead_letter(state, topic, poisoned, now_ms, payloads)
         runs = _choose_again(topic, queue, max_count)
     while runs:
-        jobs, lost = payloads.sift(topic, runs)
+        jobs, lost = payloads.readable(topic, runs)
         if not lost:
             return runs, jobs, level
         yield parked(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
@@ -173,10 +173,10 @@ def _repeat(
     if lease.node != node:
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
-    jobs, _ = payloads.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
+    jobs, _ = payloads.readable(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
     if not jobs:
         return None, _empty(topic, queue, command), Level.NOW
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
-    deadline_ms = queue.deadline(number) + state.wall_offset_ms
+    deadline_ms = queue.deadline_ms(number) + state.wall_offset_ms
     reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
     return None, reply, lease_level(topic.config)

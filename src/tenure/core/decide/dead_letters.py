@@ -73,7 +73,7 @@ def _post(
     try:
         if dest is None:
             check_not_retired(state, dest_name)
-        letters, lost = payloads.sift(topic, to_runs(reasons))
+        letters, lost = payloads.readable(topic, to_runs(reasons))
         records = [
             _stamped(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
         ]

@@ -39,7 +39,7 @@ class Payloads(Protocol):
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         """Return the records of live seqs, ascending. Raises Corrupt where one cannot be read."""
 
-    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+    def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         """Return the records that can be read, ascending, and why each of the others cannot."""
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:
@@ -56,5 +56,5 @@ def append_copies(
     packed = pack(records)
     tagged = any(record.tag is not None for record in records)
     extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
-    ts = now_ms + state.wall_offset_ms
-    return Appended(now_ms, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+    ts_ms = now_ms + state.wall_offset_ms
+    return Appended(now_ms, topic_id, ts_ms, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)

@@ -75,12 +75,12 @@ def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
 def _older_than(topic: Topic, limit_ms: int) -> int:
     """Return the first seq that was appended after ``limit_ms``."""
     end = topic.floor
-    for at, piece in enumerate(topic.pieces):
-        index = bisect_right(piece.times, limit_ms)
-        if index == len(piece.times):
-            end = topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+    for at, entry in enumerate(topic.frame_index):
+        index = bisect_right(entry.times_ms, limit_ms)
+        if index == len(entry.times_ms):
+            end = topic.frame_index[at + 1].firsts[0] if at + 1 < len(topic.frame_index) else topic.head_seq + 1
             continue
-        return max(end, piece.firsts[index]) if index else end
+        return max(end, entry.firsts[index]) if index else end
     return end
 
 

@@ -51,7 +51,7 @@ def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Pa
     """
     lo, settings, match = router.cursor + 1, state.settings, router.match
     hi = min(lo + settings.router_step_records, source.visible_seq + 1)
-    records, lost = payloads.sift(source, source.live_runs(lo, hi))
+    records, lost = payloads.readable(source, source.live_runs(lo, hi))
     copies = [
         _copy(router, record)
         for record in records

@@ -19,7 +19,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["describe", "due_times", "get_job", "list_jobs", "list_leases", "state_of"]
+__all__ = ["describe", "due_times_ms", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
@@ -34,8 +34,8 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     state.pass_time(topic, now_ms)
     seqs = _in_state(topic, queue, command.state, after, limit + 1)
     offset_ms = state.wall_offset_ms
-    dues = due_times(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
-    items = [describe(queue, seq, command.state, dues.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
+    dues_ms = due_times_ms(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
+    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
     return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
 
 
@@ -62,11 +62,11 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
+def due_times_ms(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
     """Return when delayed jobs come back, in wall time; the heaps are looked through once per page."""
     low = (1 << 64) - 1
-    dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
-    return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
+    dues_ms = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
+    return dues_ms | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
 
 
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, w
     if lease is not None:
         item["deliveries"] = queue.deliveries.get(seq, 1)
         item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
-        item["since"] = lease.since + wall_offset_ms
-        item["deadline"] = lease.deadline + wall_offset_ms
+        item["since"] = lease.since_ms + wall_offset_ms
+        item["deadline"] = lease.deadline_ms + wall_offset_ms
     if due_ms is not None:
         item["deliver_at"] = due_ms
     reason = queue.parked.get(seq) or queue.last_reason(seq)
@@ -94,18 +94,18 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
-    dues = due_times(queue, {seq}, offset_ms) if standing == "delayed" else {}
-    about = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
+    dues_ms = due_times_ms(queue, {seq}, offset_ms) if standing == "delayed" else {}
+    about = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
     about["history"] = [
         {
             "lease_id": lease_id(d.lease),
             "node": d.node,
-            "from": d.since + offset_ms,
-            "to": d.until + offset_ms,
+            "from": d.since_ms + offset_ms,
+            "to": d.until_ms + offset_ms,
             "end": d.end,
             "reason": d.reason,
         }
-        for d in queue.histories.get(seq, ())
+        for d in queue.deliveries_ended.get(seq, ())
     ]
     return None, (payloads.records(topic, [seq, 1])[0], about), Level.NOW
 
@@ -130,8 +130,8 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
         LeaseRow(
             lease_id(number),
             queue.leases[number].node,
-            queue.leases[number].since + offset_ms,
-            queue.deadline(number) + offset_ms,
+            queue.leases[number].since_ms + offset_ms,
+            queue.deadline_ms(number) + offset_ms,
             queue.held(number),
         )
         for number in numbers[:limit]

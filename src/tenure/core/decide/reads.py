@@ -67,7 +67,7 @@ def _collect(
     budget, lo = state.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
     while lo <= head:
         hi = min(lo + _WINDOW, head + 1)
-        records, lost = payloads.sift(topic, topic.live_runs(lo, hi))
+        records, lost = payloads.readable(topic, topic.live_runs(lo, hi))
         end = min(lost, default=hi)
         for record in records:
             if record.seq > end:

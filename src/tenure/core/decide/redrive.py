@@ -87,7 +87,7 @@ def _unpark(
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
-        record = payloads.sift(topic, [seq, 1])[0] if wanted.letters.match is not None else []
+        record = payloads.readable(topic, [seq, 1])[0] if wanted.letters.match is not None else []
         if wanted.letters.takes(seq, record[0].tag if record else None, reason):
             seqs.append(seq)
         if len(seqs) == wanted.limit:
@@ -146,12 +146,14 @@ def _send_back(
         if wanted.reaches is not None and not wanted.reaches(target):
             continue  # any producer may write any origin into a letter
         try:
-            at = yield from _move(state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset)
+            moved_level = yield from _move(
+                state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
+            )
         except (NotFound, Overloaded):
             if moved:
                 break
             raise
-        level = max(level, at, LEVELS[topic.config.durability])
+        level = max(level, moved_level, LEVELS[topic.config.durability])
         moved.append(letter.seq)
         targets.add(target)
         if len(moved) == wanted.limit:
@@ -166,7 +168,7 @@ def _letters(topic: Topic, payloads: Payloads) -> Iterator[tuple[Stored, Provena
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        letters, _ = payloads.sift(topic, topic.live_runs(lo, hi))
+        letters, _ = payloads.readable(topic, topic.live_runs(lo, hi))
         for letter in letters:
             origin = provenance.read(letter.meta)
             if origin is not None:

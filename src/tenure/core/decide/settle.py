@@ -24,13 +24,13 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 
-__all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "sift"]
+__all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "select_held"]
 
 Holding = tuple[list[int], list[int]]
 """The seqs that are the caller's under a live lease, and those that are not."""
 
 
-def sift(
+def select_held(
     topic: Topic,
     queue: Queue,
     node: str,
@@ -141,7 +141,7 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     done = runs[1] if len(runs) == 2 else count(runs)
     back = done if event.due_ms <= now_ms else 0
     if event.dues_ms is not None:
-        back = sum(due <= now_ms for due in event.dues_ms)
+        back = sum(due_ms <= now_ms for due_ms in event.dues_ms)
     return event, _settled(topic, queue, done, skipped, back), lease_level(topic.config)
 
 
@@ -162,12 +162,12 @@ def _reject(
 
 
 def _released(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:
-    dues, due = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
+    dues_ms, due_ms = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
     backoff = topic.config.retry_backoff
     if command.delay_ms is None and backoff is not None:
         counts = queue.deliveries
-        dues = [now_ms + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
-    return Released(now_ms, topic.id, runs, command.node, due, dues, command.reason)
+        dues_ms = [now_ms + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
+    return Released(now_ms, topic.id, runs, command.node, due_ms, dues_ms, command.reason)
 
 
 def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> Decision[replies.Extended]:
@@ -199,7 +199,7 @@ def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], n
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
         seq = seqs[0]
         if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
-            if now_ms >= queue.next_at:
+            if now_ms >= queue.next_change_ms:
                 state.pass_time(topic, now_ms)
             lease = queue.in_flight.get(seq)
             return ([seq], []) if lease is not None and lease.node == node else ([], [seq])
@@ -211,9 +211,9 @@ def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], n
         raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
     elif lease_ids is not None:
         raise Invalid("lease_ids go with seqs, one each: give seqs too, or only the lease_id")
-    if now_ms >= queue.next_at:
+    if now_ms >= queue.next_change_ms:
         state.pass_time(topic, now_ms)
-    return sift(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
+    return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 
 def _settled(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:

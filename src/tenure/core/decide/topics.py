@@ -138,11 +138,11 @@ def _oldest_ready_ms(state: State, topic: Topic, queue: Queue, wall_ms: int, pay
     if seq is None:
         return 0
     try:
-        ts = payloads.records(topic, [seq, 1])[0].ts
+        ts_ms = payloads.records(topic, [seq, 1])[0].ts
     except Corrupt:  # the index knows when its frame was appended
-        at, index = find(topic.pieces, seq)
-        ts = topic.pieces[at].times[index] + state.wall_offset_ms
-    return max(0, wall_ms - ts)
+        at, index = find(topic.frame_index, seq)
+        ts_ms = topic.frame_index[at].times_ms[index] + state.wall_offset_ms
+    return max(0, wall_ms - ts_ms)
 
 
 def list_topics(state: State, command: ListTopics, now_ms: int, payloads: Payloads) -> Decision[Page]:

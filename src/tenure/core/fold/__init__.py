@@ -37,7 +37,7 @@ from tenure.core.fold import leases as lease_folds
 from tenure.core.fold.removal import remove
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.state.client_marks import ClientMarks
-from tenure.core.state.frame_index import WidePiece, add_frame, replace_frames
+from tenure.core.state.frame_index import WideIndex, add_frame, replace_frames
 from tenure.core.state.idempotency import KeyWindow
 from tenure.core.state.queue import IDLE, Queue
 from tenure.core.state.router import Router
@@ -73,10 +73,10 @@ def _clock_set(state: State, event: ClockSet, location: int) -> None:
     _set_offset(state, event.at_ms, event.wall_offset_ms)
 
 
-def _set_offset(state: State, at: int, wall_offset_ms: int) -> None:
+def _set_offset(state: State, at_ms: int, wall_offset_ms: int) -> None:
     waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
     for topic in waiting:
-        state.pass_time(topic, at)
+        state.pass_time(topic, at_ms)
     state.wall_offset_ms = wall_offset_ms
     for topic in waiting:
         assert topic.queue is not None
@@ -123,14 +123,14 @@ def _topic_deleted(state: State, event: TopicDeleted, location: int) -> None:
 def _appended(state: State, event: Appended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     size = len(event.blobs)
-    pieces = topic.pieces if topic is not None else state.orphan(event.topic).pieces
-    piece = pieces[-1] if pieces else None
-    if piece.__class__ is WidePiece and piece.segment == location >> 32:  # as `add_frame` does; most appends end here
-        piece.firsts.append(event.first_seq)
-        piece.offsets.append(location & 0xFFFFFFFF)
-        piece.sizes.append(size)
-        piece.times.append(event.at_ms)
-    elif add_frame(pieces, event.first_seq, location, size, event.at_ms):
+    entries = topic.frame_index if topic is not None else state.orphan(event.topic).frame_index
+    entry = entries[-1] if entries else None
+    if entry.__class__ is WideIndex and entry.segment == location >> 32:  # as `add_frame` does; most appends end here
+        entry.firsts.append(event.first_seq)
+        entry.offsets.append(location & 0xFFFFFFFF)
+        entry.sizes.append(size)
+        entry.times_ms.append(event.at_ms)
+    elif add_frame(entries, event.first_seq, location, size, event.at_ms):
         state.note_holder(location >> 32, event.topic)
     if topic is None:
         return
@@ -151,7 +151,7 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
     if extra.tagged:
         _index_tags(topic, event)
     if topic.queue is not None:
-        _hide(state, topic, topic.queue, extra)
+        _delay(state, topic, topic.queue, extra)
         for seq, key in extra.uniques:
             topic.queue.uniques[key] = seq
             topic.queue.uniques_by_seq[seq] = key
@@ -195,11 +195,11 @@ def _index_tags(topic: Topic, event: Appended) -> None:
             topic.tags.add(extras.tag, event.first_seq + i)
 
 
-def _hide(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
-    for seq, due in zip(extra.delays[::2], extra.delays[1::2], strict=True):
-        queue.wait(seq, due, now=0)
-    for seq, due in zip(extra.wall_delays[::2], extra.wall_delays[1::2], strict=True):
-        queue.wait_for_wall(seq, due)
+def _delay(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None:
+    for seq, due_ms in zip(extra.delays[::2], extra.delays[1::2], strict=True):
+        queue.make_ready_at(seq, due_ms, now_ms=0)
+    for seq, due_ms in zip(extra.wall_delays[::2], extra.wall_delays[1::2], strict=True):
+        queue.make_ready_at_wall(seq, due_ms)
     if extra.wall_delays:
         state.wall_queues.add(topic.id)
         queue.plan(state.wall_offset_ms)
@@ -271,7 +271,7 @@ def _router_moved(state: State, event: RouterMoved, location: int) -> None:
 def _carried(state: State, event: Carried, location: int) -> None:
     topic = state.by_id.get(event.topic) or state.orphan(event.topic)
     frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
-    replace_frames(topic.pieces, event.lo, event.hi, frame)
+    replace_frames(topic.frame_index, event.lo, event.hi, frame)
     state.note_holder(location >> 32, event.topic)
 
 
@@ -282,8 +282,8 @@ def _topic_carried(state: State, event: TopicCarried, location: int) -> None:
         topic = load_topic(event.snapshot)
         orphan = state.orphans.pop(event.topic, None)
         if orphan is not None:
-            topic.pieces = orphan.pieces
-            topic.forget_pieces()
+            topic.frame_index = orphan.frame_index
+            topic.drop_dead_segments()
         state.add_topic(topic)
     topic.base = location >> 32
     state.note_holder(topic.base, topic.id)

@@ -20,19 +20,19 @@ class Lease(msgspec.Struct, gc=False, eq=False):
     is the part that the claim started as. That one stays in ``Queue.leases`` until the last part has ended, even when
     it holds nothing itself; its ``runs`` cover the whole claim, and ``apart`` counts the jobs of all split-off parts.
     It does not refer to them: the garbage collector does not track leases, so they may not form a cycle.
-    ``queued`` is the deadline under which the part is watched, and 0 before it is.
+    ``indexed_ms`` is the deadline under which ``Queue.leases_by_deadline`` has the part, and 0 before it does.
     """
 
     number: int
     node: str
-    since: int
-    deadline: int
+    since_ms: int
+    deadline_ms: int
     left: int
     runs: list[int]
     claim_id: str | None = None
     first: Lease | None = None
     apart: int = 0
-    queued: int = 0
+    indexed_ms: int = 0
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -40,8 +40,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     lease: int
     node: str
-    since: int
-    until: int
+    since_ms: int
+    until_ms: int
     end: str
     reason: str | None = None
 
@@ -51,14 +51,14 @@ class Ended(NamedTuple):
 
     lease: int
     node: str
-    deadline: int
+    deadline_ms: int
     runs: list[int]
 
 
-def weight_bytes(story: Sequence[Delivery]) -> int:
+def weight_bytes(deliveries: Sequence[Delivery]) -> int:
     """Return about how much memory these deliveries take."""
-    weight = _DELIVERY_BYTES * len(story)
-    for delivery in story:
+    weight = _DELIVERY_BYTES * len(deliveries)
+    for delivery in deliveries:
         weight += len(delivery.node)
         if delivery.reason is not None:
             weight += len(delivery.reason)

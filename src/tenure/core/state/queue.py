@@ -20,21 +20,21 @@ from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
 from tenure.core.state.ranges import each, to_runs
 
 __all__ = [
-    "DELIVERIES_KEPT",
-    "HISTORIES_BYTES",
-    "HISTORIES_KEPT",
+    "ENDED_BYTES_MAX",
+    "ENDED_JOBS_MAX",
+    "ENDED_PER_JOB_MAX",
     "IDLE",
     "NEVER",
     "Queue",
 ]
 
 NEVER: Final = 1 << 62
-HISTORIES_KEPT: Final = 10_000
-"""How many jobs of a queue keep the story of their failed deliveries; the oldest stories go first."""
-HISTORIES_BYTES: Final = 16 * 1024 * 1024
-"""How much the stories of a queue weigh at most; the oldest go first."""
-DELIVERIES_KEPT: Final = 32
-"""How many deliveries of one job are kept."""
+ENDED_JOBS_MAX: Final = 10_000
+"""How many jobs of a queue keep a record of their failed deliveries; the oldest records go first."""
+ENDED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""How much the failed deliveries of a queue weigh at most; the oldest go first."""
+ENDED_PER_JOB_MAX: Final = 32
+"""How many failed deliveries of one job are kept."""
 _LOW: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
 """How many entries that mean nothing any more may be kept even where they outnumber the living."""
@@ -45,11 +45,12 @@ class Queue:
 
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``redelivered_max`` is the highest seq that was appended
-    with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
-    ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
-    under, ``watches`` counts them, ended ones included. ``delays`` and ``wall_delays`` are heaps of ``due << 64 | seq``
-    in log and wall time; ``stale_delays`` counts their entries for jobs that are not delayed any more.
-    ``histories_bytes`` is what ``histories`` weighs. ``copies`` names the dead letter of a parked job that has one, as
+    with a delivery count carried over from another queue. ``next_change_ms`` is the earliest log time at which time
+    alone changes anything. ``parts`` counts the parts of leases that hold a job. ``leases_by_deadline`` has parts under
+    the deadline they were indexed with, ``deadline_entries`` counts them, ended ones included. ``delays`` and
+    ``wall_delays`` are heaps of ``due_ms << 64 | seq`` in log and wall time; ``stale_delays`` counts their entries for
+    jobs that are not delayed any more. ``deliveries_ended`` has the deliveries of a job that ended without an ack, and
+    ``deliveries_ended_bytes`` is what they weigh. ``copies`` names the dead letter of a parked job that has one, as
     ``topic id << 64 | seq``.
     """
 
@@ -59,16 +60,18 @@ class Queue:
         "copies",
         "cursor",
         "dead_lettered",
-        "deadlines",
+        "deadline_entries",
+        "deadlines_ms",
         "delayed",
         "delays",
         "deliveries",
+        "deliveries_ended",
+        "deliveries_ended_bytes",
         "expired",
-        "histories",
-        "histories_bytes",
         "in_flight",
         "leases",
-        "next_at",
+        "leases_by_deadline",
+        "next_change_ms",
         "parked",
         "parts",
         "reclaim",
@@ -77,8 +80,6 @@ class Queue:
         "uniques",
         "uniques_by_seq",
         "wall_delays",
-        "watched",
-        "watches",
     )
 
     def __init__(self) -> None:
@@ -87,13 +88,13 @@ class Queue:
         self.dead_lettered = 0
         self.expired = 0
         self.redelivered_max = 0
-        self.next_at = NEVER
+        self.next_change_ms = NEVER
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
         self.parts = 0
-        self.deadlines: list[int] = []
-        self.watched: dict[int, list[Lease]] = {}
-        self.watches = 0
+        self.deadlines_ms: list[int] = []
+        self.leases_by_deadline: dict[int, list[Lease]] = {}
+        self.deadline_entries = 0
         self.reclaim = BitMap64()
         self.delayed = BitMap64()
         self.delays: list[int] = []
@@ -102,8 +103,8 @@ class Queue:
         self.deliveries: dict[int, int] = {}
         self.parked: dict[int, str] = {}
         self.copies: dict[int, int] = {}
-        self.histories: OrderedDict[int, list[Delivery]] = OrderedDict()
-        self.histories_bytes = 0
+        self.deliveries_ended: OrderedDict[int, list[Delivery]] = OrderedDict()
+        self.deliveries_ended_bytes = 0
         self.claims: dict[str, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
@@ -127,7 +128,7 @@ class Queue:
         if lease.claim_id is not None:
             self.claims[lease.claim_id] = lease.number
         self.parts += 1
-        self._watch(lease)
+        self._index_deadline(lease)
 
     def _count_again(self, runs: list[int]) -> None:
         """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
@@ -138,33 +139,33 @@ class Queue:
                 if seq in deliveries:
                     deliveries[seq] += 1
 
-    def _watch(self, lease: Lease) -> None:
-        deadline = lease.queued = lease.deadline
-        watched = self.watched.get(deadline)
-        if watched is None:
-            self.watched[deadline] = [lease]
-            heappush(self.deadlines, deadline)
-            if deadline < self.next_at:
-                self.next_at = deadline + 1
+    def _index_deadline(self, lease: Lease) -> None:
+        deadline_ms = lease.indexed_ms = lease.deadline_ms
+        parts = self.leases_by_deadline.get(deadline_ms)
+        if parts is None:
+            self.leases_by_deadline[deadline_ms] = [lease]
+            heappush(self.deadlines_ms, deadline_ms)
+            if deadline_ms < self.next_change_ms:
+                self.next_change_ms = deadline_ms + 1
         else:
-            watched.append(lease)
-        self.watches += 1
-        if self.watches > _STALE_MIN and self.watches > 2 * self.parts + _STALE_MIN:
-            self._forget_ended()
+            parts.append(lease)
+        self.deadline_entries += 1
+        if self.deadline_entries > _STALE_MIN and self.deadline_entries > 2 * self.parts + _STALE_MIN:
+            self._drop_stale_deadlines()
 
-    def _forget_ended(self) -> None:
-        """Stop watching parts that ended early, or that are watched under another deadline by now.
+    def _drop_stale_deadlines(self) -> None:
+        """Drop the entries of parts that have ended, or that are indexed under another deadline now.
 
-        It runs once they outnumber the living, so that a watch costs the same however many there are.
+        This runs once they outnumber the living, so each entry costs the same however many there are.
         """
-        for deadline, watched in list(self.watched.items()):
-            living = dict.fromkeys([part for part in watched if part.left and part.queued == deadline])
-            self.watches -= len(watched) - len(living)
+        for deadline_ms, parts in list(self.leases_by_deadline.items()):
+            living = dict.fromkeys([part for part in parts if part.left and part.indexed_ms == deadline_ms])
+            self.deadline_entries -= len(parts) - len(living)
             if living:
-                self.watched[deadline] = list(living)
+                self.leases_by_deadline[deadline_ms] = list(living)
             else:
-                del self.watched[deadline]
-        self.deadlines = sorted(self.watched)
+                del self.leases_by_deadline[deadline_ms]
+        self.deadlines_ms = sorted(self.leases_by_deadline)
 
     def held(self, number: int) -> list[int]:
         """Return the seqs still held under a lease number, ascending."""
@@ -191,10 +192,12 @@ class Queue:
         first = self.leases.get(number)
         return 0 if first is None else first.left + first.apart
 
-    def deadline(self, number: int) -> int:
+    def deadline_ms(self, number: int) -> int:
         """Return the earliest deadline among the jobs held under the number of a lease that is not over."""
         first = self.leases[number]
-        return min(self.in_flight[seq].deadline for seq in self.each_held(number)) if first.apart else first.deadline
+        return (
+            min(self.in_flight[seq].deadline_ms for seq in self.each_held(number)) if first.apart else first.deadline_ms
+        )
 
     def let_go(self, seq: int) -> Lease | None:
         """Take one job out of its lease; a lease with nothing left is over."""
@@ -222,7 +225,7 @@ class Queue:
         if first.claim_id is not None and self.claims.get(first.claim_id) == first.number:
             del self.claims[first.claim_id]
 
-    def extend(self, runs: list[int], *, deadline: int) -> None:
+    def extend(self, runs: list[int], *, deadline_ms: int) -> None:
         """Give held jobs a new deadline; a lease extended in part is split, under the same number."""
         groups: dict[Lease, list[int]] = {}
         for seq in each(runs):
@@ -231,55 +234,55 @@ class Queue:
                 groups.setdefault(part, []).append(seq)
         for part, seqs in groups.items():
             if len(seqs) < part.left:
-                self._split(part, seqs, deadline=deadline)
+                self._split(part, seqs, deadline_ms=deadline_ms)
                 continue
-            part.deadline = deadline
-            if deadline < part.queued:
-                self._watch(part)
+            part.deadline_ms = deadline_ms
+            if deadline_ms < part.indexed_ms:
+                self._index_deadline(part)
 
-    def _split(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+    def _split(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
         """Give some jobs of a part a deadline of their own.
 
         The smaller side becomes the new part. So a job moves at most as often as its lease can be halved, and all that
         is ever looked through for the parts of one lease stays in proportion to the jobs that it started with.
         """
         if 2 * len(seqs) <= part.left:
-            self._split_off(part, seqs, deadline=deadline)
+            self._split_off(part, seqs, deadline_ms=deadline_ms)
             return
         extended = set(seqs)
-        rest, rest_deadline = [seq for seq in self._each_of(part) if seq not in extended], part.deadline
-        part.deadline = deadline
-        if deadline < part.queued:
-            self._watch(part)
-        self._split_off(part, rest, deadline=rest_deadline)
+        rest, rest_deadline_ms = [seq for seq in self._each_of(part) if seq not in extended], part.deadline_ms
+        part.deadline_ms = deadline_ms
+        if deadline_ms < part.indexed_ms:
+            self._index_deadline(part)
+        self._split_off(part, rest, deadline_ms=rest_deadline_ms)
 
-    def _split_off(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+    def _split_off(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
         first = part if part.first is None else part.first
-        new = Lease(part.number, part.node, part.since, deadline, len(seqs), to_runs(seqs), None, first)
+        new = Lease(part.number, part.node, part.since_ms, deadline_ms, len(seqs), to_runs(seqs), None, first)
         part.left -= len(seqs)
         if first is part:
             first.apart += len(seqs)
         self.in_flight.update(dict.fromkeys(seqs, new))
         self.parts += 1
-        self._watch(new)
+        self._index_deadline(new)
 
     # Waiting
 
-    def wait(self, seq: int, due: int, *, now: int) -> None:
-        """Make a job claimable at log time ``due``: at once when that is not ahead."""
-        if due <= now:
+    def make_ready_at(self, seq: int, due_ms: int, *, now_ms: int) -> None:
+        """Make a job claimable at log time ``due_ms``: at once when that is not ahead."""
+        if due_ms <= now_ms:
             if seq < self.cursor:
                 self.reclaim.add(seq)
             return
         self.delayed.add(seq)
-        heappush(self.delays, due << 64 | seq)
-        if due < self.next_at:
-            self.next_at = due
+        heappush(self.delays, due_ms << 64 | seq)
+        if due_ms < self.next_change_ms:
+            self.next_change_ms = due_ms
 
-    def wait_for_wall(self, seq: int, due: int) -> None:
-        """Make a job claimable at wall time ``due``; the caller plans again."""
+    def make_ready_at_wall(self, seq: int, due_ms: int) -> None:
+        """Make a job claimable at wall time ``due_ms``; the caller plans again."""
         self.delayed.add(seq)
-        heappush(self.wall_delays, due << 64 | seq)
+        heappush(self.wall_delays, due_ms << 64 | seq)
 
     def _end_delays(self, lo: int, hi: int) -> None:
         """Note that the jobs of ``[lo, hi)`` are not delayed any more.
@@ -297,52 +300,52 @@ class Queue:
             self.wall_delays = sorted(entry for entry in self.wall_delays if entry & _LOW in self.delayed)
             self.stale_delays = 0
 
-    def remember(self, seq: int, delivery: Delivery) -> None:
-        """Keep the story of a delivery that failed, and count it for the next one."""
+    def record_delivery(self, seq: int, delivery: Delivery) -> None:
+        """Record a delivery that failed, and count it for the next one."""
         self.deliveries.setdefault(seq, 1)
-        story = self.histories.get(seq)
-        if story is None:
-            self.histories[seq] = story = [delivery]
+        deliveries = self.deliveries_ended.get(seq)
+        if deliveries is None:
+            self.deliveries_ended[seq] = deliveries = [delivery]
         else:
-            self.histories.move_to_end(seq)
-            story.append(delivery)
-        self.histories_bytes += weight_bytes((delivery,))
-        if len(story) > DELIVERIES_KEPT:
-            self.histories_bytes -= weight_bytes((story.pop(0),))
-        if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
-            self._forget_oldest_stories()
+            self.deliveries_ended.move_to_end(seq)
+            deliveries.append(delivery)
+        self.deliveries_ended_bytes += weight_bytes((delivery,))
+        if len(deliveries) > ENDED_PER_JOB_MAX:
+            self.deliveries_ended_bytes -= weight_bytes((deliveries.pop(0),))
+        if len(self.deliveries_ended) > ENDED_JOBS_MAX or self.deliveries_ended_bytes > ENDED_BYTES_MAX:
+            self._drop_oldest_deliveries()
 
     def last_reason(self, seq: int) -> str | None:
         """Return the last reason that a failed delivery of this job was given back with, or None."""
-        story = self.histories.get(seq, ())
-        return next((delivery.reason for delivery in reversed(story) if delivery.reason is not None), None)
+        deliveries = self.deliveries_ended.get(seq, ())
+        return next((delivery.reason for delivery in reversed(deliveries) if delivery.reason is not None), None)
 
-    def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
-        """Take in stories that were written out, the oldest first."""
-        self.histories = OrderedDict(histories)
-        self.histories_bytes = sum(weight_bytes(story) for _, story in histories)
-        self._forget_oldest_stories()
+    def restore_deliveries(self, rows: list[tuple[int, list[Delivery]]]) -> None:
+        """Put failed deliveries from a snapshot in place, the oldest first."""
+        self.deliveries_ended = OrderedDict(rows)
+        self.deliveries_ended_bytes = sum(weight_bytes(deliveries) for _, deliveries in rows)
+        self._drop_oldest_deliveries()
 
-    def _forget_oldest_stories(self) -> None:
-        while len(self.histories) > HISTORIES_KEPT or (
-            self.histories_bytes > HISTORIES_BYTES and len(self.histories) > 1
+    def _drop_oldest_deliveries(self) -> None:
+        while len(self.deliveries_ended) > ENDED_JOBS_MAX or (
+            self.deliveries_ended_bytes > ENDED_BYTES_MAX and len(self.deliveries_ended) > 1
         ):
-            _, story = self.histories.popitem(last=False)
-            self.histories_bytes -= weight_bytes(story)
+            _, deliveries = self.deliveries_ended.popitem(last=False)
+            self.deliveries_ended_bytes -= weight_bytes(deliveries)
 
     def forget(self, seq: int) -> None:
         """Drop everything known of a job that is gone."""
         self.let_go(seq)
         self.reclaim.discard(seq)
         self._end_delays(seq, seq + 1)
-        self.forget_stories(seq)
+        self.forget_details(seq)
 
-    def forget_stories(self, seq: int) -> None:
+    def forget_details(self, seq: int) -> None:
         """Drop what is known of a job beyond where it waits."""
         self.deliveries.pop(seq, None)
-        story = self.histories.pop(seq, None)
-        if story is not None:
-            self.histories_bytes -= weight_bytes(story)
+        deliveries = self.deliveries_ended.pop(seq, None)
+        if deliveries is not None:
+            self.deliveries_ended_bytes -= weight_bytes(deliveries)
         self.parked.pop(seq, None)
         self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
@@ -364,7 +367,7 @@ class Queue:
         """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""
         self.reclaim.remove_range(lo, hi)
         self._end_delays(lo, hi)
-        for known in (self.in_flight, self.deliveries, self.histories, self.parked, self.uniques_by_seq):
+        for known in (self.in_flight, self.deliveries, self.deliveries_ended, self.parked, self.uniques_by_seq):
             if not known:
                 continue
             if hi - lo < len(known):
@@ -377,27 +380,27 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
     ) -> int:
-        """Let log time reach ``now``; returns the lowest seq that came back from a lease, or NEVER.
+        """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
-        A lease ends once ``now`` is past its deadline, a delay once ``now`` has reached it. Asking twice changes
+        A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
         nothing.
         """
         lowest = NEVER
-        while self.deadlines and self.deadlines[0] < now:
-            lowest = min(lowest, self._meet_deadline(heappop(self.deadlines), backoff, ended, now))
-        while self.delays and self.delays[0] >> 64 <= now:
+        while self.deadlines_ms and self.deadlines_ms[0] < now_ms:
+            lowest = min(lowest, self._meet_deadline(heappop(self.deadlines_ms), backoff, ended, now_ms))
+        while self.delays and self.delays[0] >> 64 <= now_ms:
             self._come_due(heappop(self.delays) & _LOW)
-        while self.wall_delays and self.wall_delays[0] >> 64 <= now + wall_offset_ms:
+        while self.wall_delays and self.wall_delays[0] >> 64 <= now_ms + wall_offset_ms:
             self._come_due(heappop(self.wall_delays) & _LOW)
         self.plan(wall_offset_ms)
         return lowest
 
     def plan(self, wall_offset_ms: int) -> None:
-        """Set ``next_at`` from what waits."""
-        self.next_at = min(
-            self.deadlines[0] + 1 if self.deadlines else NEVER,
+        """Set ``next_change_ms`` from what waits."""
+        self.next_change_ms = min(
+            self.deadlines_ms[0] + 1 if self.deadlines_ms else NEVER,
             self.delays[0] >> 64 if self.delays else NEVER,
             (self.wall_delays[0] >> 64) - wall_offset_ms if self.wall_delays else NEVER,
         )
@@ -410,23 +413,23 @@ class Queue:
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
 
-    def _meet_deadline(self, deadline: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        """End the parts that are watched under a deadline that came up, or watch them again where they were extended.
+    def _meet_deadline(self, deadline_ms: int, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
+        """End the parts indexed under a deadline that has passed, or index them again where they were extended.
 
-        An extended one is watched again even if it ran out too, so that leases always end in the order of their
+        An extended part is indexed again even if it ran out too, so that leases always end in the order of their
         deadlines, those of one deadline in the order they were given.
         """
         lowest = NEVER
-        watched = self.watched.pop(deadline)
-        self.watches -= len(watched)
-        ending = [part for part in watched if part.left and part.queued == deadline]
+        parts = self.leases_by_deadline.pop(deadline_ms)
+        self.deadline_entries -= len(parts)
+        ending = [part for part in parts if part.left and part.indexed_ms == deadline_ms]
         if len(ending) > 1:
             ending = sorted(dict.fromkeys(ending), key=self._rank)
         for part in ending:
-            if part.deadline > deadline:
-                self._watch(part)
+            if part.deadline_ms > deadline_ms:
+                self._index_deadline(part)
             else:
-                lowest = min(lowest, self._expire(part, backoff, ended, now))
+                lowest = min(lowest, self._expire(part, backoff, ended, now_ms))
         return lowest
 
     def _rank(self, part: Lease) -> tuple[int, int]:
@@ -435,21 +438,21 @@ class Queue:
             return part.number, 0
         return part.number, next(self._each_of(part))
 
-    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
+    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
         seqs, in_flight = list(self._each_of(part)), self.in_flight
-        story = Delivery(part.number, part.node, part.since, part.deadline, "expired")
+        delivery = Delivery(part.number, part.node, part.since_ms, part.deadline_ms, "expired")
         for seq in seqs:
             del in_flight[seq]
-            self.remember(seq, story)
+            self.record_delivery(seq, delivery)
             if backoff is None:
                 self.reclaim.add(seq)
             else:
-                due = part.deadline + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
-                self.wait(seq, due, now=now)
+                due_ms = part.deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
+                self.make_ready_at(seq, due_ms, now_ms=now_ms)
         self.reduce(part, part.left)
         self.expired += len(seqs)
         if ended is not None:
-            ended.append(Ended(part.number, part.node, part.deadline, to_runs(seqs)))
+            ended.append(Ended(part.number, part.node, part.deadline_ms, to_runs(seqs)))
         return seqs[0]
 
 

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from tenure.contract.config import TopicConfig, shared
 from tenure.core.state.client_marks import ClientMarks
-from tenure.core.state.frame_index import Piece, make_piece
+from tenure.core.state.frame_index import SegmentIndex, make_index
 from tenure.core.state.idempotency import KeyWindow
 from tenure.core.state.lease import Delivery, Lease
 from tenure.core.state.queue import IDLE, Queue
@@ -31,10 +31,10 @@ __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "lo
 
 _LOW = (1 << 64) - 1
 _NO_KEYS = KeyWindow().dump(now_ms=0)
-_PIECE_CODES = ("Q", "I", "I", "Q")
+_INDEX_CODES = ("Q", "I", "I", "Q")
 
 LeaseRow = tuple[int, str, int, int, list[int], str | None]
-"""A part of a lease: number, node, since, deadline, the runs that it holds, and the claim_id on a lease's first row."""
+"""A part of a lease: number, node, since_ms, deadline_ms, runs that it holds, and on a lease's first row its claim_id."""
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -50,7 +50,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     wall_delays: tuple[bytes, bytes]
     deliveries: tuple[bytes, bytes]
     parked: list[tuple[int, str]]
-    histories: list[tuple[int, list[Delivery]]]
+    deliveries_ended: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
     redelivered_max: int
     copies: list[tuple[int, int, int]] = []
@@ -95,21 +95,21 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     retired: list[str] = []
 
 
-class PieceSnapshot(msgspec.Struct, frozen=True, array_like=True):
+class SegmentIndexSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """Where frames lie, column by column."""
 
     segment: int
     firsts: bytes
     offsets: bytes
     sizes: bytes
-    times: bytes
+    times_ms: bytes
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """The whole state, payloads aside."""
 
     state: StateSnapshot
-    topics: list[tuple[TopicSnapshot, int, list[PieceSnapshot]]]
+    topics: list[tuple[TopicSnapshot, int, list[SegmentIndexSnapshot]]]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -141,7 +141,7 @@ def load_state(state: State, data: bytes | msgspec.Raw) -> None:
 def dump_checkpoint(state: State) -> bytes:
     """The whole state, topics by id."""
     topics = [
-        (_topic_snapshot(topic, state.log_ms), topic.base, [_piece_snapshot(piece) for piece in topic.pieces])
+        (_topic_snapshot(topic, state.log_ms), topic.base, [_index_snapshot(entry) for entry in topic.frame_index])
         for _, topic in sorted(state.by_id.items())
     ]
     return _encode(Checkpoint(_state_snapshot(state), topics))
@@ -151,13 +151,13 @@ def load_checkpoint(data: bytes) -> State:
     """The state that ``dump_checkpoint`` wrote."""
     checkpoint = _decode_checkpoint(data)
     state = State()
-    for snapshot, base, pieces in checkpoint.topics:
+    for snapshot, base, entries in checkpoint.topics:
         topic = _topic_from(snapshot)
         topic.base = base
-        topic.pieces = [_piece_from(piece) for piece in pieces]
+        topic.frame_index = [_index_from(entry) for entry in entries]
         state.add_topic(topic)
-        for piece in topic.pieces:
-            state.note_holder(piece.segment, topic.id)
+        for entry in topic.frame_index:
+            state.note_holder(entry.segment, topic.id)
     _restore_state(state, checkpoint.state)
     return state
 
@@ -253,7 +253,7 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.wall_delays) if entry & _LOW in queue.delayed),
         _columns(sorted(queue.deliveries.items())),
         sorted(queue.parked.items()),
-        list(queue.histories.items()),
+        list(queue.deliveries_ended.items()),
         sorted(queue.uniques_by_seq.items()),
         queue.redelivered_max,
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
@@ -268,14 +268,14 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue.cursor = snapshot.cursor
     queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
     for name in ("delays", "wall_delays"):
-        entries = [due << 64 | seq for due, seq in _pairs(getattr(snapshot, name))]
+        entries = [due_ms << 64 | seq for due_ms, seq in _pairs(getattr(snapshot, name))]
         heapify(entries)
         setattr(queue, name, entries)
         queue.delayed.update(entry & _LOW for entry in entries)
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
     queue.copies = {seq: letters << 64 | letter for seq, letters, letter in snapshot.copies}
-    queue.restore_histories(snapshot.histories)
+    queue.restore_deliveries(snapshot.deliveries_ended)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.plan(0)  # wall delays are planned again once the offset is known
@@ -291,7 +291,7 @@ def _lease_rows(queue: Queue) -> list[LeaseRow]:
             parts.setdefault(queue.in_flight[seq], []).append(seq)
         claim_id = first.claim_id
         for part, seqs in parts.items():
-            rows.append((number, part.node, part.since, part.deadline, to_runs(seqs), claim_id))
+            rows.append((number, part.node, part.since_ms, part.deadline_ms, to_runs(seqs), claim_id))
             claim_id = None
     return rows
 
@@ -300,12 +300,12 @@ def _restore_leases(queue: Queue, rows: list[LeaseRow]) -> None:
     """Hold what each lease holds under its first part's deadline, then extend the other parts to theirs."""
     for number, grouped in groupby(rows, key=itemgetter(0)):
         parts = list(grouped)
-        _, node, since, deadline, runs, claim_id = parts[0]
+        _, node, since_ms, deadline_ms, runs, claim_id = parts[0]
         if len(parts) > 1:
             runs = to_runs(seq for part in parts for seq in each(part[4]))
-        queue.hold(Lease(number, node, since, deadline, count(runs), runs, claim_id))
+        queue.hold(Lease(number, node, since_ms, deadline_ms, count(runs), runs, claim_id))
         for part in parts[1:]:
-            queue.extend(part[4], deadline=part[3])
+            queue.extend(part[4], deadline_ms=part[3])
 
 
 def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[bytes, bytes]:
@@ -323,15 +323,15 @@ def _pairs(columns: tuple[bytes, bytes]) -> Iterable[tuple[int, int]]:
     return zip(left, right, strict=True)
 
 
-def _piece_snapshot(piece: Piece) -> PieceSnapshot:
-    columns = (piece.firsts, piece.offsets, piece.sizes, piece.times)
-    packed = (array(code, column).tobytes() for code, column in zip(_PIECE_CODES, columns, strict=True))
-    return PieceSnapshot(piece.segment, *packed)
+def _index_snapshot(entry: SegmentIndex) -> SegmentIndexSnapshot:
+    columns = (entry.firsts, entry.offsets, entry.sizes, entry.times_ms)
+    packed = (array(code, column).tobytes() for code, column in zip(_INDEX_CODES, columns, strict=True))
+    return SegmentIndexSnapshot(entry.segment, *packed)
 
 
-def _piece_from(snapshot: PieceSnapshot) -> Piece:
-    columns = [array(code) for code in _PIECE_CODES]
-    packed = (snapshot.firsts, snapshot.offsets, snapshot.sizes, snapshot.times)
+def _index_from(snapshot: SegmentIndexSnapshot) -> SegmentIndex:
+    columns = [array(code) for code in _INDEX_CODES]
+    packed = (snapshot.firsts, snapshot.offsets, snapshot.sizes, snapshot.times_ms)
     for column, values in zip(columns, packed, strict=True):
         column.frombytes(values)
-    return make_piece(snapshot.segment, columns)
+    return make_index(snapshot.segment, columns)

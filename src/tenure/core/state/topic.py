@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
-from tenure.core.state.frame_index import Piece, cut
+from tenure.core.state.frame_index import SegmentIndex, cut
 from tenure.core.state.ranges import first_absent
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Topic:
         "durable_seq",
         "evict_from",
         "floor",
+        "frame_index",
         "head_seq",
         "id",
         "implicit",
@@ -54,7 +55,6 @@ class Topic:
         "last_write_ms",
         "marks",
         "name",
-        "pieces",
         "queue",
         "tags",
         "trim_missed",
@@ -80,7 +80,7 @@ class Topic:
         self.evict_from = 1
         self.last_write_ms = 0
         self.dead: BitMap64 | None = None
-        self.pieces: list[Piece] = []
+        self.frame_index: list[SegmentIndex] = []
         self.queue: Queue | None = None
         self.keys: KeyWindow | None = None
         self.marks: ClientMarks | None = None
@@ -172,14 +172,14 @@ class Topic:
 
     def _emptied(self) -> None:
         self.dead = self.tags = None
-        if len(self.pieces) > 1 or (self.pieces and len(self.pieces[0].firsts) > 256):
-            self.pieces = []
+        if len(self.frame_index) > 1 or (self.frame_index and len(self.frame_index[0].firsts) > 256):
+            self.frame_index = []
 
     def cut_frames(self, lo: int, hi: int) -> None:
         """Forget the frames that start in ``[lo, hi)``; nothing alive is in them."""
-        cut(self.pieces, lo, hi)
+        cut(self.frame_index, lo, hi)
 
-    def forget_pieces(self) -> None:
+    def drop_dead_segments(self) -> None:
         """Let go of pieces whose every seq is dead."""
-        while len(self.pieces) > 1 and self.pieces[1].firsts[0] <= self.floor:
-            del self.pieces[0]
+        while len(self.frame_index) > 1 and self.frame_index[1].firsts[0] <= self.floor:
+            del self.frame_index[0]
