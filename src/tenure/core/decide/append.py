@@ -14,9 +14,8 @@ from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
 from tenure.core.decide.room import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
-from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.level import LEVELS, Level
-from tenure.core.state.client_marks import MARK_KEPT_MS
+from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS
 from tenure.core.state.idempotency import digest_key, digest_payload
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -162,7 +161,7 @@ def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produ
 
 def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> None:
     mark = topic.marks.get(client_id) if topic.marks is not None else None
-    if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARKS_IDLE_MS:
+    if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARK_IDLE_MS:
         return
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if client_seq == mark.last_client_seq else {}
     raise Conflict(

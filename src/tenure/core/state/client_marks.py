@@ -14,8 +14,10 @@ import msgspec
 
 from tenure.errors import Corrupt
 
-__all__ = ["MARK_KEPT_MS", "ClientMarks", "Mark"]
+__all__ = ["MARK_IDLE_MS", "MARK_KEPT_MS", "ClientMarks", "Mark"]
 
+MARK_IDLE_MS: Final = 7 * 24 * 3600 * 1000
+"""A client mark that was not advanced for this long is forgotten."""
 MARK_KEPT_MS: Final = 600_000
 """A mark advanced this recently never gives way to another client's: no producer repeats a call for so long."""
 

@@ -34,7 +34,7 @@ _NO_KEYS = KeyWindow().dump(now_ms=0)
 _INDEX_CODES = ("Q", "I", "I", "Q")
 
 LeaseRow = tuple[int, str, int, int, list[int], str | None]
-"""A part of a lease: number, node, since_ms, deadline_ms, runs that it holds, and on a lease's first row its claim_id."""
+"""A part of a lease: number, node, since_ms, deadline_ms, the runs it holds; claim_id on the first row of a lease."""
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
