@@ -8,9 +8,10 @@ from time import perf_counter
 import pytest
 
 from tenure.contract.config import Backoff
-from tenure.core.state import queue as queue_module
-from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
-from tenure.core.state.queue import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, NEVER, Queue
+from tenure.core.state import deadlines, deliveries
+from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Delivery, weight_bytes
+from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import count, each
 from tests.core.steps import count_steps
 
@@ -157,7 +158,7 @@ def test_an_extend_of_one_job_costs_the_same_however_many_were_extended_before()
 def test_parts_that_meet_their_deadline_together_cost_the_same_each(
     extended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 100)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 100)
 
     def steps(lease_count: int) -> int:
         queue = in_parts(lease_count, 50)
@@ -185,15 +186,19 @@ def test_parts_of_a_shrinking_lease_are_ranked_at_a_cost_of_the_jobs_they_hold()
 
 
 def test_parts_that_ended_early_do_not_pile_up_until_their_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 50)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 50)
     queue = Queue()
     for number in range(1, 1_001):
         hold(queue, number, [10 * number, 10], deadline=86_400_000 + number)
         for seq in range(10 * number, 10 * number + 9):
             queue.extend([seq, 1], deadline_ms=80_000_000 + seq)
             queue.let_go(seq)
-        assert queue.deadline_entries <= 2 * (queue.parts + 1) + 51
-        assert len(queue.deadlines_ms) == len(queue.leases_by_deadline) <= queue.deadline_entries
+        assert queue.leases_by_deadline.count <= 2 * (queue.parts + 1) + 51
+        assert (
+            len(queue.leases_by_deadline.deadlines_ms)
+            == len(queue.leases_by_deadline.parts)
+            <= queue.leases_by_deadline.count
+        )
     ended = pass_time(queue, 10**9)
     assert [runs[0] for _, _, _, runs in ended] == [10 * number + 9 for number in range(1, 1_001)]
 
@@ -205,7 +210,7 @@ def test_a_part_that_is_watched_twice_under_one_deadline_ends_once() -> None:
         queue.extend([1, 2], deadline_ms=deadline)
     assert pass_time(queue, 101) == []
     assert pass_time(queue, 301) == [Ended(1, "w", 300, [1, 2])]
-    assert (queue.deadline_entries, queue.leases_by_deadline, queue.parts) == (0, {}, 0)
+    assert (queue.leases_by_deadline.count, queue.leases_by_deadline.parts, queue.parts) == (0, {}, 0)
 
 
 def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:
@@ -287,18 +292,18 @@ def test_stories_are_bounded_by_job_and_by_number() -> None:
 
 
 def test_stories_are_bounded_by_what_they_weigh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "ENDED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(deliveries, "ENDED_BYTES_MAX", 10_000)
     queue = Queue()
     for seq in range(1, 31):
         for _ in range(seq % 3 + 1):
             queue.record_delivery(seq, Delivery(1, "node", 0, 1, "nack", "r" * 1_000))
-        assert queue.deliveries_ended_bytes == sum(map(weight_bytes, queue.deliveries_ended.values()))
-        assert queue.deliveries_ended_bytes <= 10_000
+        assert queue.deliveries_ended.size_bytes == sum(map(weight_bytes, queue.deliveries_ended.values()))
+        assert queue.deliveries_ended.size_bytes <= 10_000
     assert list(queue.deliveries_ended) == [27, 28, 29, 30], "the oldest go first"
     queue.record_delivery(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))
     assert list(queue.deliveries_ended) == [27], "the last one stays, whatever it weighs"
     queue.forget(27)
-    assert queue.deliveries_ended_bytes == 0
+    assert queue.deliveries_ended.size_bytes == 0
 
 
 def test_the_oldest_story_goes_at_a_cost_that_does_not_grow_with_those_that_went_before() -> None:
@@ -319,7 +324,7 @@ def test_the_oldest_story_goes_at_a_cost_that_does_not_grow_with_those_that_went
 def test_wall_delays_follow_the_offset() -> None:
     queue = Queue()
     queue.delayed.add(3)
-    queue.wall_delays.append(1000 << 64 | 3)
+    queue.delays.by_wall.append(1000 << 64 | 3)
     queue.plan(wall_offset_ms=900)
     assert queue.next_change_ms == 100
     queue.pass_time(99, wall_offset_ms=900, backoff=None)
@@ -333,8 +338,8 @@ def test_leases_that_ended_early_do_not_pile_up_until_their_deadline():
     for number in range(1, 20_001):
         queue.hold(Lease(number, "w", 0, 86_400_000 + number, 1, [number, 1]))
         queue.let_go(number)
-    assert queue.deadline_entries <= 2_001
-    assert len(queue.deadlines_ms) <= 2_001
+    assert queue.leases_by_deadline.count <= 2_001
+    assert len(queue.leases_by_deadline.deadlines_ms) <= 2_001
 
 
 @pytest.mark.parametrize("by_wall", [False, True])
@@ -343,21 +348,21 @@ def test_delays_of_jobs_that_are_gone_do_not_pile_up(by_wall: bool, living: int)
     queue = Queue()
     for seq in range(1, 20_001):
         if by_wall:
-            queue.make_ready_at_wall(seq, 1_000_000 + seq)
+            queue.delays.add_wall(seq, 1_000_000 + seq)
         else:
             queue.make_ready_at(seq, 1_000_000 + seq, now_ms=0)
         if seq > living:
             queue.forget(seq)
-    assert len(queue.delays) + len(queue.wall_delays) <= (2_001 if living else 0)
+    assert len(queue.delays.by_log) + len(queue.delays.by_wall) <= (2_001 if living else 0)
     queue.pass_time(2_000_000, wall_offset_ms=0, backoff=None)
-    assert (len(queue.delayed), queue.stale_delays) == (0, 0)
+    assert (len(queue.delayed), queue.delays.stale) == (0, 0)
 
 
 def test_delays_of_jobs_that_are_deleted_together_go_with_them() -> None:
     queue = Queue()
     for seq in range(1, 5_001):
         queue.make_ready_at(seq, 1_000_000 + seq, now_ms=0)
-        queue.make_ready_at_wall(5_000 + seq, 1_000_000)
+        queue.delays.add_wall(5_000 + seq, 1_000_000)
     queue.forget_range(11, 9_991)
-    assert (len(queue.delays), len(queue.wall_delays), len(queue.delayed)) == (10, 10, 20)
-    assert queue.stale_delays == 0
+    assert (len(queue.delays.by_log), len(queue.delays.by_wall), len(queue.delayed)) == (10, 10, 20)
+    assert queue.delays.stale == 0

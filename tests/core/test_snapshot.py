@@ -7,7 +7,7 @@ import pytest
 
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
-from tenure.core.state import queue as queue_module
+from tenure.core.state import deadlines, deliveries
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease import Ended
 from tenure.core.state.snapshot import (
@@ -135,7 +135,7 @@ def extended_one_by_one(lease_count: int, jobs_each: int) -> Engine:
 
 
 def test_jobs_that_were_extended_one_by_one_come_back_after_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 10)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 10)
     engine = extended_one_by_one(3, 40)
     loaded = load_checkpoint(dump_checkpoint(engine.state))
     invariants(loaded)
@@ -192,11 +192,11 @@ def test_stories_weigh_the_same_after_a_restore(engine: Engine, monkeypatch: pyt
     loaded = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
     assert queue is not None
     assert loaded is not None
-    assert (loaded.deliveries_ended, loaded.deliveries_ended_bytes) == (
+    assert (loaded.deliveries_ended, loaded.deliveries_ended.size_bytes) == (
         queue.deliveries_ended,
-        queue.deliveries_ended_bytes,
+        queue.deliveries_ended.size_bytes,
     )
-    monkeypatch.setattr(queue_module, "ENDED_BYTES_MAX", queue.deliveries_ended_bytes - 1)
+    monkeypatch.setattr(deliveries, "ENDED_BYTES_MAX", queue.deliveries_ended.size_bytes - 1)
     lighter = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
     assert lighter is not None
     assert list(lighter.deliveries_ended) == list(queue.deliveries_ended)[1:], "a limit that was lowered holds at once"

@@ -207,7 +207,7 @@ def end(life: Life) -> None:
 def _last_delivery_ms(life: Life) -> int:
     """The latest ``deliver_at`` of any job, which a wall clock set back may have put off by days."""
     queues = [topic.queue for topic in life.engine.state.topics.values() if topic.queue is not None]
-    return max((entry >> 64 for queue in queues for entry in queue.wall_delays), default=0)
+    return max((entry >> 64 for queue in queues for entry in queue.delays.by_wall), default=0)
 
 
 def drain(life: Life) -> None:

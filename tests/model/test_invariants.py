@@ -54,7 +54,7 @@ def break_dead(topic: Topic, queue: Queue) -> None:
     topic.dead.add(99)
 
 
-def break_pieces(topic: Topic, queue: Queue) -> None:
+def break_frame_index(topic: Topic, queue: Queue) -> None:
     (entry,) = topic.frame_index
     topic.frame_index[0] = make_index(
         entry.segment, [[2, *entry.firsts[1:]], entry.offsets, entry.sizes, entry.times_ms]
@@ -111,20 +111,20 @@ def break_claims(topic: Topic, queue: Queue) -> None:
     queue.claims["other"] = 1
 
 
-def break_watch(topic: Topic, queue: Queue) -> None:
-    queue.leases_by_deadline[queue.deadlines_ms[0]].clear()
+def break_leases_by_deadline(topic: Topic, queue: Queue) -> None:
+    queue.leases_by_deadline.parts[queue.leases_by_deadline.deadlines_ms[0]].clear()
 
 
 def break_delays(topic: Topic, queue: Queue) -> None:
-    queue.delays.clear()
+    queue.delays.by_log.clear()
 
 
 def break_stale(topic: Topic, queue: Queue) -> None:
-    queue.stale_delays += 1
+    queue.delays.stale += 1
 
 
-def break_histories(topic: Topic, queue: Queue) -> None:
-    queue.deliveries_ended_bytes += 1
+def break_deliveries_ended(topic: Topic, queue: Queue) -> None:
+    queue.deliveries_ended.size_bytes += 1
 
 
 def break_plan(topic: Topic, queue: Queue) -> None:

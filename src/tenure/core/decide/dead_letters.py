@@ -43,7 +43,7 @@ def dead_letter(
     level = LEVELS[config.durability]
     for start in range(0, len(seqs), LETTERS_MAX):
         part = seqs[start : start + LETTERS_MAX]
-        reasons = {seq: reason or queue.last_reason(seq) or SPENT for seq in part}
+        reasons = {seq: reason or queue.deliveries_ended.last_reason(seq) or SPENT for seq in part}
         if dest_name is not None:
             level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
         elif config.dlq_strategy == "skip":

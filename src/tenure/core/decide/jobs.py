@@ -19,7 +19,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["describe", "due_times_ms", "get_job", "list_jobs", "list_leases", "state_of"]
+__all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
@@ -34,7 +34,7 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     state.pass_time(topic, now_ms)
     seqs = _in_state(topic, queue, command.state, after, limit + 1)
     offset_ms = state.wall_offset_ms
-    dues_ms = due_times_ms(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
+    dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
     items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
     return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
 
@@ -62,13 +62,6 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def due_times_ms(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
-    """Return when delayed jobs come back, in wall time; the heaps are looked through once per page."""
-    low = (1 << 64) - 1
-    dues_ms = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
-    return dues_ms | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
-
-
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
     """Return a job as listings show it: where it stands, who holds it until when, why it last came back."""
     item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
@@ -80,7 +73,7 @@ def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, w
         item["deadline"] = lease.deadline_ms + wall_offset_ms
     if due_ms is not None:
         item["deliver_at"] = due_ms
-    reason = queue.parked.get(seq) or queue.last_reason(seq)
+    reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
     if reason is not None:
         item["reason"] = reason
     return item
@@ -94,7 +87,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
-    dues_ms = due_times_ms(queue, {seq}, offset_ms) if standing == "delayed" else {}
+    dues_ms = queue.delays.due_times_ms({seq}, offset_ms) if standing == "delayed" else {}
     about = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
     about["history"] = [
         {

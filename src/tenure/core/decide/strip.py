@@ -18,7 +18,7 @@ from tenure.contract.values import check_whole
 from tenure.core.claim import next_ready
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
-from tenure.core.decide.jobs import describe, due_times_ms, state_of
+from tenure.core.decide.jobs import describe, state_of
 from tenure.core.decide.topics import queue_info
 from tenure.core.level import Level
 from tenure.core.paging import clamp_limit
@@ -107,7 +107,7 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
 def _described(queue: Queue, seqs: list[int], offset_ms: int) -> list[dict[str, Any]]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
-    dues_ms = due_times_ms(queue, delayed, offset_ms) if delayed else {}
+    dues_ms = queue.delays.due_times_ms(delayed, offset_ms) if delayed else {}
     return [describe(queue, seq, state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq, state in states.items()]
 
 

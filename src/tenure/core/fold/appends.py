@@ -94,7 +94,7 @@ def _delay(state: State, topic: Topic, queue: Queue, extra: AppendExtra) -> None
     for seq, due_ms in zip(extra.delays[::2], extra.delays[1::2], strict=True):
         queue.make_ready_at(seq, due_ms, now_ms=0)
     for seq, due_ms in zip(extra.wall_delays[::2], extra.wall_delays[1::2], strict=True):
-        queue.make_ready_at_wall(seq, due_ms)
+        queue.delays.add_wall(seq, due_ms)
     if extra.wall_delays:
         state.wall_queues.add(topic.id)
         queue.plan(state.wall_offset_ms)

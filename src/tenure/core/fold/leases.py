@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
 from tenure.core.fold.removal import lighten, remove
-from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.deliveries import Delivery
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.state import State

@@ -14,7 +14,7 @@ def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: i
         if topic.queue is not None:
             topic.queue.forget_range(lo, lo + n)
         topic.bury(lo, lo + n)
-    if topic.queue is not None and not topic.queue.wall_delays:
+    if topic.queue is not None and not topic.queue.delays.by_wall:
         state.wall_queues.discard(topic.id)
     topic.count -= records
     if topic.queue is not None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tenure.core.state import queue as limits
+from tenure.core.state import deliveries as limits
+from tenure.core.state.deliveries import weight_bytes
 from tenure.core.state.frame_index import SegmentIndex
-from tenure.core.state.lease import Lease, weight_bytes
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -122,7 +123,9 @@ def _check_deliveries_ended(queue: Queue) -> None:
     assert len(rows) <= limits.ENDED_JOBS_MAX, "too many jobs keep their failed deliveries"
     assert all(1 <= len(row) <= limits.ENDED_PER_JOB_MAX for row in rows), "a job keeps none or too many deliveries"
     weight = sum(map(weight_bytes, rows))
-    assert queue.deliveries_ended_bytes == weight, f"{queue.deliveries_ended_bytes} bytes are counted of {weight}"
+    assert queue.deliveries_ended.size_bytes == weight, (
+        f"{queue.deliveries_ended.size_bytes} bytes are counted of {weight}"
+    )
     assert weight <= limits.ENDED_BYTES_MAX or len(rows) == 1, "failed deliveries weigh more than they may"
 
 
@@ -141,9 +144,10 @@ def _check_leases(queue: Queue) -> None:
         assert first.left + first.apart, f"lease {number:#x} is over and still known"
     claims = {first.claim_id: number for number, first in queue.leases.items() if first.claim_id is not None}
     assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
-    assert sorted(queue.deadlines_ms) == sorted(queue.leases_by_deadline), "deadlines and the parts by deadline differ"
-    entries = sum(map(len, queue.leases_by_deadline.values()))
-    assert queue.deadline_entries == entries, f"{queue.deadline_entries} deadlines are counted of {entries}"
+    index = queue.leases_by_deadline
+    assert sorted(index.deadlines_ms) == sorted(index.parts), "deadlines and the parts by deadline differ"
+    entries = sum(map(len, index.parts.values()))
+    assert index.count == entries, f"{index.count} deadlines are counted of {entries}"
 
 
 def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
@@ -153,24 +157,26 @@ def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
     assert set(seqs) <= set(each(part.runs)) <= set(each(first.runs)), f"lease {number:#x} holds more than its runs"
     assert part.node == first.node, f"parts of lease {number:#x} do not fit together"
     assert part.indexed_ms <= part.deadline_ms, f"lease {number:#x} is indexed too late"
-    assert part in queue.leases_by_deadline.get(part.indexed_ms, ()), (
+    assert part in queue.leases_by_deadline.parts.get(part.indexed_ms, ()), (
         f"the deadline of lease {number:#x} is not indexed"
     )
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
-    for heap in (queue.deadlines_ms, queue.delays, queue.wall_delays):
+    delays, deadlines_ms = queue.delays, queue.leases_by_deadline.deadlines_ms
+    for heap in (deadlines_ms, delays.by_log, delays.by_wall):
         assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
-    entries = [entry & _LOW for entry in (*queue.delays, *queue.wall_delays) if entry & _LOW in queue.delayed]
+    assert queue.delayed is delays.jobs, "delayed is not the set of delays"
+    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall) if entry & _LOW in queue.delayed]
     assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
-    stale = len(queue.delays) + len(queue.wall_delays) - len(entries)
-    assert queue.stale_delays == stale, f"{queue.stale_delays} entries of delays are counted as stale, {stale} are"
-    waits = bool(queue.wall_delays)
+    stale = len(delays.by_log) + len(delays.by_wall) - len(entries)
+    assert delays.stale == stale, f"{delays.stale} entries of delays are counted as stale, {stale} are"
+    waits = bool(delays.by_wall)
     assert waits == (topic.id in state.wall_queues), "nobody knows whether it waits for the wall clock"
     first_ms = min(
-        min((deadline_ms + 1 for deadline_ms in queue.deadlines_ms), default=NEVER),
-        min((entry >> 64 for entry in queue.delays), default=NEVER),
-        min(((entry >> 64) - state.wall_offset_ms for entry in queue.wall_delays), default=NEVER),
+        min((deadline_ms + 1 for deadline_ms in deadlines_ms), default=NEVER),
+        min((entry >> 64 for entry in delays.by_log), default=NEVER),
+        min(((entry >> 64) - state.wall_offset_ms for entry in delays.by_wall), default=NEVER),
     )
     assert queue.next_change_ms <= first_ms, (
         f"something ends at {first_ms}, but nothing is planned before {queue.next_change_ms}"

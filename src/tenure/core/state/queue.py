@@ -7,37 +7,20 @@ given, and it is called with the time of every event that is folded, so a replay
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from heapq import heappop, heappush
 from typing import Final
 
 from pyroaring import BitMap64
 
 from tenure.contract.config import Backoff
 from tenure.core.backoff import delay_ms
-from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
+from tenure.core.state.deadlines import LeasesByDeadline
+from tenure.core.state.delays import NEVER, Delays
+from tenure.core.state.deliveries import Delivery, EndedDeliveries
+from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.ranges import each, to_runs
 
-__all__ = [
-    "ENDED_BYTES_MAX",
-    "ENDED_JOBS_MAX",
-    "ENDED_PER_JOB_MAX",
-    "IDLE",
-    "NEVER",
-    "Queue",
-]
-
-NEVER: Final = 1 << 62
-ENDED_JOBS_MAX: Final = 10_000
-"""How many jobs of a queue keep a record of their failed deliveries; the oldest records go first."""
-ENDED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""How much the failed deliveries of a queue weigh at most; the oldest go first."""
-ENDED_PER_JOB_MAX: Final = 32
-"""How many failed deliveries of one job are kept."""
-_LOW: Final = (1 << 64) - 1
-_STALE_MIN: Final = 1_000
-"""How many entries that mean nothing any more may be kept even where they outnumber the living."""
+__all__ = ["IDLE", "NEVER", "Queue"]
 
 
 class Queue:
@@ -46,12 +29,9 @@ class Queue:
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``redelivered_max`` is the highest seq that was appended
     with a delivery count carried over from another queue. ``next_change_ms`` is the earliest log time at which time
-    alone changes anything. ``parts`` counts the parts of leases that hold a job. ``leases_by_deadline`` has parts under
-    the deadline they were indexed with, ``deadline_entries`` counts them, ended ones included. ``delays`` and
-    ``wall_delays`` are heaps of ``due_ms << 64 | seq`` in log and wall time; ``stale_delays`` counts their entries for
-    jobs that are not delayed any more. ``deliveries_ended`` has the deliveries of a job that ended without an ack, and
-    ``deliveries_ended_bytes`` is what they weigh. ``copies`` names the dead letter of a parked job that has one, as
-    ``topic id << 64 | seq``.
+    alone changes anything. ``leases`` has the part that each claim started as, by number, ``in_flight`` the part that
+    holds a job, ``parts`` the number of parts that hold one. ``delayed`` is ``delays.jobs``, within reach of a claim.
+    ``copies`` names the dead letter of a parked job that has one, as ``topic id << 64 | seq``.
     """
 
     __slots__ = (
@@ -60,13 +40,10 @@ class Queue:
         "copies",
         "cursor",
         "dead_lettered",
-        "deadline_entries",
-        "deadlines_ms",
         "delayed",
         "delays",
         "deliveries",
         "deliveries_ended",
-        "deliveries_ended_bytes",
         "expired",
         "in_flight",
         "leases",
@@ -76,10 +53,8 @@ class Queue:
         "parts",
         "reclaim",
         "redelivered_max",
-        "stale_delays",
         "uniques",
         "uniques_by_seq",
-        "wall_delays",
     )
 
     def __init__(self) -> None:
@@ -92,20 +67,15 @@ class Queue:
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
         self.parts = 0
-        self.deadlines_ms: list[int] = []
-        self.leases_by_deadline: dict[int, list[Lease]] = {}
-        self.deadline_entries = 0
+        self.leases_by_deadline = LeasesByDeadline()
+        self.claims: dict[str, int] = {}
         self.reclaim = BitMap64()
-        self.delayed = BitMap64()
-        self.delays: list[int] = []
-        self.wall_delays: list[int] = []
-        self.stale_delays = 0
+        self.delays = Delays()
+        self.delayed = self.delays.jobs
         self.deliveries: dict[int, int] = {}
+        self.deliveries_ended = EndedDeliveries()
         self.parked: dict[int, str] = {}
         self.copies: dict[int, int] = {}
-        self.deliveries_ended: OrderedDict[int, list[Delivery]] = OrderedDict()
-        self.deliveries_ended_bytes = 0
-        self.claims: dict[str, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
 
@@ -128,7 +98,9 @@ class Queue:
         if lease.claim_id is not None:
             self.claims[lease.claim_id] = lease.number
         self.parts += 1
-        self._index_deadline(lease)
+        self.leases_by_deadline.add(lease, self.parts)
+        if lease.deadline_ms < self.next_change_ms:
+            self.next_change_ms = lease.deadline_ms + 1
 
     def _count_again(self, runs: list[int]) -> None:
         """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
@@ -138,34 +110,6 @@ class Queue:
                 self.reclaim.discard(seq)
                 if seq in deliveries:
                     deliveries[seq] += 1
-
-    def _index_deadline(self, lease: Lease) -> None:
-        deadline_ms = lease.indexed_ms = lease.deadline_ms
-        parts = self.leases_by_deadline.get(deadline_ms)
-        if parts is None:
-            self.leases_by_deadline[deadline_ms] = [lease]
-            heappush(self.deadlines_ms, deadline_ms)
-            if deadline_ms < self.next_change_ms:
-                self.next_change_ms = deadline_ms + 1
-        else:
-            parts.append(lease)
-        self.deadline_entries += 1
-        if self.deadline_entries > _STALE_MIN and self.deadline_entries > 2 * self.parts + _STALE_MIN:
-            self._drop_stale_deadlines()
-
-    def _drop_stale_deadlines(self) -> None:
-        """Drop the entries of parts that have ended, or that are indexed under another deadline now.
-
-        This runs once they outnumber the living, so each entry costs the same however many there are.
-        """
-        for deadline_ms, parts in list(self.leases_by_deadline.items()):
-            living = dict.fromkeys([part for part in parts if part.left and part.indexed_ms == deadline_ms])
-            self.deadline_entries -= len(parts) - len(living)
-            if living:
-                self.leases_by_deadline[deadline_ms] = list(living)
-            else:
-                del self.leases_by_deadline[deadline_ms]
-        self.deadlines_ms = sorted(self.leases_by_deadline)
 
     def held(self, number: int) -> list[int]:
         """Return the seqs still held under a lease number, ascending."""
@@ -238,7 +182,7 @@ class Queue:
                 continue
             part.deadline_ms = deadline_ms
             if deadline_ms < part.indexed_ms:
-                self._index_deadline(part)
+                self._index(part)
 
     def _split(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
         """Give some jobs of a part a deadline of their own.
@@ -253,7 +197,7 @@ class Queue:
         rest, rest_deadline_ms = [seq for seq in self._each_of(part) if seq not in extended], part.deadline_ms
         part.deadline_ms = deadline_ms
         if deadline_ms < part.indexed_ms:
-            self._index_deadline(part)
+            self._index(part)
         self._split_off(part, rest, deadline_ms=rest_deadline_ms)
 
     def _split_off(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
@@ -264,7 +208,12 @@ class Queue:
             first.apart += len(seqs)
         self.in_flight.update(dict.fromkeys(seqs, new))
         self.parts += 1
-        self._index_deadline(new)
+        self._index(new)
+
+    def _index(self, part: Lease) -> None:
+        """Index a part under its deadline, and plan for it."""
+        self.leases_by_deadline.add(part, self.parts)
+        self.next_change_ms = min(self.next_change_ms, part.deadline_ms + 1)
 
     # Waiting
 
@@ -274,78 +223,26 @@ class Queue:
             if seq < self.cursor:
                 self.reclaim.add(seq)
             return
-        self.delayed.add(seq)
-        heappush(self.delays, due_ms << 64 | seq)
+        self.delays.add(seq, due_ms)
         if due_ms < self.next_change_ms:
             self.next_change_ms = due_ms
 
-    def make_ready_at_wall(self, seq: int, due_ms: int) -> None:
-        """Make a job claimable at wall time ``due_ms``; the caller plans again."""
-        self.delayed.add(seq)
-        heappush(self.wall_delays, due_ms << 64 | seq)
-
-    def _end_delays(self, lo: int, hi: int) -> None:
-        """Note that the jobs of ``[lo, hi)`` are not delayed any more.
-
-        Their entries go once they outnumber the others, so that each costs the same, and at once where no others are.
-        """
-        ended = self.delayed.range_cardinality(lo, hi) if self.delayed else 0
-        if not ended:
-            return
-        self.delayed.remove_range(lo, hi)
-        self.stale_delays += ended
-        living = len(self.delays) + len(self.wall_delays) - self.stale_delays
-        if self.stale_delays > living and (self.stale_delays > _STALE_MIN or not living):
-            self.delays = sorted(entry for entry in self.delays if entry & _LOW in self.delayed)
-            self.wall_delays = sorted(entry for entry in self.wall_delays if entry & _LOW in self.delayed)
-            self.stale_delays = 0
-
     def record_delivery(self, seq: int, delivery: Delivery) -> None:
-        """Record a delivery that failed, and count it for the next one."""
+        """Record a delivery that ended without an ack, and count it for the next one."""
         self.deliveries.setdefault(seq, 1)
-        deliveries = self.deliveries_ended.get(seq)
-        if deliveries is None:
-            self.deliveries_ended[seq] = deliveries = [delivery]
-        else:
-            self.deliveries_ended.move_to_end(seq)
-            deliveries.append(delivery)
-        self.deliveries_ended_bytes += weight_bytes((delivery,))
-        if len(deliveries) > ENDED_PER_JOB_MAX:
-            self.deliveries_ended_bytes -= weight_bytes((deliveries.pop(0),))
-        if len(self.deliveries_ended) > ENDED_JOBS_MAX or self.deliveries_ended_bytes > ENDED_BYTES_MAX:
-            self._drop_oldest_deliveries()
-
-    def last_reason(self, seq: int) -> str | None:
-        """Return the last reason that a failed delivery of this job was given back with, or None."""
-        deliveries = self.deliveries_ended.get(seq, ())
-        return next((delivery.reason for delivery in reversed(deliveries) if delivery.reason is not None), None)
-
-    def restore_deliveries(self, rows: list[tuple[int, list[Delivery]]]) -> None:
-        """Put failed deliveries from a snapshot in place, the oldest first."""
-        self.deliveries_ended = OrderedDict(rows)
-        self.deliveries_ended_bytes = sum(weight_bytes(deliveries) for _, deliveries in rows)
-        self._drop_oldest_deliveries()
-
-    def _drop_oldest_deliveries(self) -> None:
-        while len(self.deliveries_ended) > ENDED_JOBS_MAX or (
-            self.deliveries_ended_bytes > ENDED_BYTES_MAX and len(self.deliveries_ended) > 1
-        ):
-            _, deliveries = self.deliveries_ended.popitem(last=False)
-            self.deliveries_ended_bytes -= weight_bytes(deliveries)
+        self.deliveries_ended.add(seq, delivery)
 
     def forget(self, seq: int) -> None:
         """Drop everything known of a job that is gone."""
         self.let_go(seq)
         self.reclaim.discard(seq)
-        self._end_delays(seq, seq + 1)
+        self.delays.end(seq, seq + 1)
         self.forget_details(seq)
 
     def forget_details(self, seq: int) -> None:
         """Drop what is known of a job beyond where it waits."""
         self.deliveries.pop(seq, None)
-        deliveries = self.deliveries_ended.pop(seq, None)
-        if deliveries is not None:
-            self.deliveries_ended_bytes -= weight_bytes(deliveries)
+        self.deliveries_ended.forget(seq)
         self.parked.pop(seq, None)
         self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
@@ -355,7 +252,7 @@ class Queue:
     def park(self, seq: int, reason: str) -> None:
         """Take a job out of circulation until somebody redrives it."""
         self.reclaim.discard(seq)
-        self._end_delays(seq, seq + 1)
+        self.delays.end(seq, seq + 1)
         self.parked[seq] = reason
 
     def unpark(self, seq: int) -> None:
@@ -366,7 +263,7 @@ class Queue:
     def forget_range(self, lo: int, hi: int) -> None:
         """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""
         self.reclaim.remove_range(lo, hi)
-        self._end_delays(lo, hi)
+        self.delays.end(lo, hi)
         for known in (self.in_flight, self.deliveries, self.deliveries_ended, self.parked, self.uniques_by_seq):
             if not known:
                 continue
@@ -388,46 +285,33 @@ class Queue:
         nothing.
         """
         lowest = NEVER
-        while self.deadlines_ms and self.deadlines_ms[0] < now_ms:
-            lowest = min(lowest, self._meet_deadline(heappop(self.deadlines_ms), backoff, ended, now_ms))
-        while self.delays and self.delays[0] >> 64 <= now_ms:
-            self._come_due(heappop(self.delays) & _LOW)
-        while self.wall_delays and self.wall_delays[0] >> 64 <= now_ms + wall_offset_ms:
-            self._come_due(heappop(self.wall_delays) & _LOW)
+        while self.leases_by_deadline.deadlines_ms and self.leases_by_deadline.deadlines_ms[0] < now_ms:
+            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
+            if seq < self.cursor:  # above the cursor it is simply fresh again
+                self.reclaim.add(seq)
         self.plan(wall_offset_ms)
         return lowest
 
     def plan(self, wall_offset_ms: int) -> None:
-        """Set ``next_change_ms`` from what waits."""
-        self.next_change_ms = min(
-            self.deadlines_ms[0] + 1 if self.deadlines_ms else NEVER,
-            self.delays[0] >> 64 if self.delays else NEVER,
-            (self.wall_delays[0] >> 64) - wall_offset_ms if self.wall_delays else NEVER,
-        )
+        """Set ``next_change_ms`` from the leases and the delays."""
+        deadlines_ms = self.leases_by_deadline.deadlines_ms
+        next_deadline_ms = deadlines_ms[0] + 1 if deadlines_ms else NEVER
+        self.next_change_ms = min(next_deadline_ms, self.delays.next_ms(wall_offset_ms))
 
-    def _come_due(self, seq: int) -> None:
-        if seq not in self.delayed:
-            self.stale_delays -= 1
-        else:
-            self.delayed.remove(seq)
-            if seq < self.cursor:  # above the cursor it is simply fresh again
-                self.reclaim.add(seq)
-
-    def _meet_deadline(self, deadline_ms: int, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
-        """End the parts indexed under a deadline that has passed, or index them again where they were extended.
+    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
+        """End the parts indexed under the earliest deadline, which has passed, or index those again that were extended.
 
         An extended part is indexed again even if it ran out too, so that leases always end in the order of their
-        deadlines, those of one deadline in the order they were given.
+        deadlines, those of one deadline in the order they were given. Return the lowest seq that came back, or NEVER.
         """
         lowest = NEVER
-        parts = self.leases_by_deadline.pop(deadline_ms)
-        self.deadline_entries -= len(parts)
-        ending = [part for part in parts if part.left and part.indexed_ms == deadline_ms]
+        deadline_ms, ending = self.leases_by_deadline.pop()
         if len(ending) > 1:
             ending = sorted(dict.fromkeys(ending), key=self._rank)
         for part in ending:
             if part.deadline_ms > deadline_ms:
-                self._index_deadline(part)
+                self._index(part)
             else:
                 lowest = min(lowest, self._expire(part, backoff, ended, now_ms))
         return lowest

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from heapq import heapify
 from itertools import groupby
 from operator import itemgetter
 
@@ -17,9 +16,10 @@ from pyroaring import BitMap64
 
 from tenure.contract.config import TopicConfig, shared
 from tenure.core.state.client_marks import ClientMarks
+from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.frame_index import SegmentIndex, make_index
 from tenure.core.state.idempotency import KeyWindow
-from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import IDLE, Queue
 from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.router import Router
@@ -249,8 +249,8 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         queue.expired,
         _lease_rows(queue),
         queue.reclaim.serialize() if queue.reclaim else b"",
-        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.delays) if entry & _LOW in queue.delayed),
-        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.wall_delays) if entry & _LOW in queue.delayed),
+        _columns(queue.delays.living(queue.delays.by_log)),
+        _columns(queue.delays.living(queue.delays.by_wall)),
         _columns(sorted(queue.deliveries.items())),
         sorted(queue.parked.items()),
         list(queue.deliveries_ended.items()),
@@ -267,19 +267,19 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     _restore_leases(queue, snapshot.leases)
     queue.cursor = snapshot.cursor
     queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
-    for name in ("delays", "wall_delays"):
-        entries = [due_ms << 64 | seq for due_ms, seq in _pairs(getattr(snapshot, name))]
-        heapify(entries)
-        setattr(queue, name, entries)
-        queue.delayed.update(entry & _LOW for entry in entries)
+    queue.delays.restore(_heap_entries(snapshot.delays), _heap_entries(snapshot.wall_delays))
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
     queue.copies = {seq: letters << 64 | letter for seq, letters, letter in snapshot.copies}
-    queue.restore_deliveries(snapshot.deliveries_ended)
+    queue.deliveries_ended = EndedDeliveries.restore(snapshot.deliveries_ended)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.plan(0)  # wall delays are planned again once the offset is known
     return queue
+
+
+def _heap_entries(columns: tuple[bytes, bytes]) -> list[int]:
+    return [due_ms << 64 | seq for due_ms, seq in _pairs(columns)]
 
 
 def _lease_rows(queue: Queue) -> list[LeaseRow]:

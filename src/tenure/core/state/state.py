@@ -144,7 +144,7 @@ class State:
         self.live_bytes += topic.bytes
         self.jobs += topic.count if topic.queue is not None else 0
         self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
-        if topic.queue is not None and topic.queue.wall_delays:
+        if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)
             topic.queue.plan(self.wall_offset_ms)
 
@@ -195,7 +195,7 @@ class State:
         self.expired += queue.expired - expired
         if self.changed_topics is not None:
             self.changed_topics.add(topic)
-        if not queue.wall_delays:
+        if not queue.delays.by_wall:
             self.wall_queues.discard(topic.id)
         if lowest is not NEVER:
             topic.evict_from = min(topic.evict_from, lowest)
