@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 from tenure.settings import Settings
@@ -25,7 +25,7 @@ def check_prefix(prefix: object, field: str = "prefix") -> str:
     """Return what names must start with (or be) unchanged, or raise Invalid; any text may be asked for."""
     if isinstance(prefix, str):
         return prefix
-    raise Invalid(f"{field} must be a string; got {shown(prefix)}", field=field)
+    raise Invalid(f"{field} must be a string; got {describe_value(prefix)}", field=field)
 
 
 def cursor_of(last: str | int) -> str:

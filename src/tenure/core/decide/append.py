@@ -49,7 +49,7 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
         known = _find_repeat(state, topic, batch, command, now_ms)
         if known is not None:
             return known
-        extra = _extra(state, topic, batch, command, now_ms, config=config, first_seq=first_seq)
+        extra = _build_extra(state, topic, batch, command, now_ms, config=config, first_seq=first_seq)
         if extra.key is not None and share is not None:
             share.take_key(name)
     packed = batch.packed
@@ -196,7 +196,7 @@ def _check_uniques(state: State, topic: Topic | None, batch: Batch) -> None:
         raise Overloaded(f"{limit} unique keys are alive in this queue", limit="unique_keys_max", max=limit)
 
 
-def _displaced(state: State, topic: Topic | None, client_id: str, now_ms: int) -> str | None:
+def _client_to_displace(state: State, topic: Topic | None, client_id: str, now_ms: int) -> str | None:
     """Return the client whose mark gives way to a new one, or None while there is room.
 
     Raises Overloaded where every mark is so young that its producer may still repeat its last call.
@@ -214,7 +214,7 @@ def _displaced(state: State, topic: Topic | None, client_id: str, now_ms: int) -
     return oldest[0]
 
 
-def _extra(
+def _build_extra(
     state: State,
     topic: Topic | None,
     batch: Batch,
@@ -239,5 +239,5 @@ def _extra(
         key = (digest_key(command.idempotency_key), payload, now_ms + window_ms)
     if command.client_id is not None and command.client_seq is not None:
         client = (command.client_id, command.client_seq)
-        displaced = _displaced(state, topic, command.client_id, now_ms)
+        displaced = _client_to_displace(state, topic, command.client_id, now_ms)
     return msgspec.structs.replace(extra, key=key, client=client, displaced=displaced)

@@ -10,7 +10,7 @@ from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_flag, check_whole
 from tenure.core.claim import LETTERS_MAX, choose, ready_count
-from tenure.core.decide.dead_letters import dead_letter, parked
+from tenure.core.decide.dead_letters import dead_letter, park_events
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.settle import clamp_lease
@@ -145,7 +145,7 @@ def _take(
         jobs, lost = payloads.readable(topic, runs)
         if not lost:
             return runs, jobs, level
-        yield parked(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
+        yield park_events(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
         level, buried = max(level, Level.WRITTEN), buried + count(runs) - len(jobs)
         if jobs:
             return to_runs(job.seq for job in jobs), jobs, level

@@ -43,7 +43,7 @@ def _over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
             return
         seqs: list[int] = []
         freed = 0
-        for seq, weight in _free(topic, payloads, topic.evict_from, topic.head_seq):
+        for seq, weight in _evictable(topic, payloads, topic.evict_from, topic.head_seq):
             if (len(seqs) >= records and freed >= size) or len(seqs) == _STEP_MAX:
                 break
             seqs.append(seq)
@@ -64,7 +64,7 @@ def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
     state.pass_time(topic, now_ms)
     end = _older_than(topic, now_ms - topic.config.ttl_ms)
     while topic.evict_from < end:
-        found = list(islice(_free(topic, payloads, topic.evict_from, end), _STEP_MAX))
+        found = list(islice(_evictable(topic, payloads, topic.evict_from, end), _STEP_MAX))
         if found:
             seqs, freed = [seq for seq, _ in found], sum(size for _, size in found)
             yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "ttl")]
@@ -84,7 +84,7 @@ def _older_than(topic: Topic, limit_ms: int) -> int:
     return end
 
 
-def _free(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+def _evictable(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
     """Return the live records that are neither held nor parked, with their sizes, from the oldest on."""
     in_flight, parked = (topic.queue.in_flight, topic.queue.parked) if topic.queue is not None else ({}, {})
     for seq, size in payloads.sizes(topic, max(lo, topic.floor), hi):

@@ -15,7 +15,7 @@ from tenure.core.state.ranges import to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 
-__all__ = ["give_back", "release", "shift_deadline", "still_held"]
+__all__ = ["give_back", "keep_held", "release", "shift_deadline"]
 
 
 def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> Decision[None]:
@@ -45,7 +45,7 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
     return release(state, found[0], [grant.lease], now_ms)
 
 
-def still_held(state: State, grant: Grant, now_ms: int) -> Grant:
+def keep_held(state: State, grant: Grant, now_ms: int) -> Grant:
     """Return the claim with those of its jobs that are held under its lease now; empty, without a lease, where none
     is.
     """

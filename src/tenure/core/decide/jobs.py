@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.records import Stored, lease_id
 from tenure.contract.replies import LeaseRow, Page
 from tenure.contract.values import check_whole
@@ -85,7 +85,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     seq = check_whole(command.seq, "seq")
     state.pass_time(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
-        raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
+        raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
     dues_ms = queue.delays.due_times_ms({seq}, offset_ms) if standing == "delayed" else {}
     about = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenure.contract.config import TopicConfig, bounded, parse_config, patch_config
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.contract.share import Share
 from tenure.core.priority import share_of
 from tenure.core.state.state import State
@@ -28,7 +28,7 @@ __all__ = [
 def check_share(share: object) -> None:
     """Raise Invalid for what is neither a share nor None."""
     if share is not None and not isinstance(share, Share):
-        raise Invalid(f"share must be a Share or None; got {shown(share)}")
+        raise Invalid(f"share must be a Share or None; got {describe_value(share)}")
 
 
 def read_config(

@@ -8,7 +8,7 @@ from typing import Any
 from tenure.contract import replies
 from tenure.contract.commands import Ack, Extend, Nack, OfHolder
 from tenure.contract.config import LEASE_MS_MAX, LEASE_MS_MIN
-from tenure.contract.names import check_node, check_reason, shown
+from tenure.contract.names import check_node, check_reason, describe_value
 from tenure.contract.records import parse_lease_id
 from tenure.contract.values import SEQ_MAX, check_flag, check_seqs, check_whole
 from tenure.core.backoff import delay_ms as backoff_ms
@@ -92,7 +92,7 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
     if not isinstance(lease_ids, (list, tuple)):
-        raise Invalid(f"lease_ids must be a list of lease ids; got {shown(lease_ids)}")
+        raise Invalid(f"lease_ids must be a list of lease ids; got {describe_value(lease_ids)}")
     if len(lease_ids) != seq_count:
         raise Invalid(
             f"lease_ids has {len(lease_ids)} entries for {seq_count} seqs: give one per seq, in the same order"
@@ -113,13 +113,13 @@ def _check_strict(topic: Topic, skipped: list[int]) -> None:
 def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision[replies.Settled]:
     """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
     topic, queue = state.queue(command.topic)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
-        return None, _settled(topic, queue, 0, skipped), Level.NOW
+        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
     done = runs[1] if len(runs) == 2 else count(runs)
     event = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), command.node)
-    return event, _settled(topic, queue, done, skipped), LEVELS[topic.config.durability]
+    return event, _settled_reply(topic, queue, done, skipped), LEVELS[topic.config.durability]
 
 
 def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decided[replies.Settled]:
@@ -131,18 +131,18 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     if command.dead is not False:
         check_flag(command.dead, "dead")
     topic, queue = state.queue(command.topic)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
-        return None, _settled(topic, queue, 0, skipped), Level.NOW
+        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
     if command.dead:
         return _reject(state, topic, queue, held, skipped, reason=command.reason, now_ms=now_ms, payloads=payloads)
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
-    event = _released(state, topic, queue, runs, command, now_ms)
+    event = _release_event(state, topic, queue, runs, command, now_ms)
     done = runs[1] if len(runs) == 2 else count(runs)
     back = done if event.due_ms <= now_ms else 0
     if event.dues_ms is not None:
         back = sum(due_ms <= now_ms for due_ms in event.dues_ms)
-    return event, _settled(topic, queue, done, skipped, back), lease_level(topic.config)
+    return event, _settled_reply(topic, queue, done, skipped, back), lease_level(topic.config)
 
 
 def _reject(
@@ -161,7 +161,7 @@ def _reject(
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue), len(queue.in_flight)), level
 
 
-def _released(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:
+def _release_event(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:
     dues_ms, due_ms = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
     backoff = topic.config.retry_backoff
     if command.delay_ms is None and backoff is not None:
@@ -179,7 +179,7 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     deadline_ms = now_ms + clamp_lease(lease_ms)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
         return None, replies.Extended(topic.name, {}, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
@@ -193,7 +193,7 @@ def clamp_lease(lease_ms: int) -> int:
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
-def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
+def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
     """Check what acks, nacks and extends have in common, let time pass, and see what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
@@ -216,6 +216,6 @@ def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], n
     return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 
-def _settled(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
+def _settled_reply(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
     """Return the reply once ``done`` of the held jobs are settled and ``back`` of them can be claimed again."""
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue) + back, len(queue.in_flight) - done)

@@ -55,7 +55,7 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
     last = _last(topic, queue, tail, above=reached)
     upcoming = next_ready(topic, queue)
     offset_ms = state.wall_offset_ms
-    shown = {
+    reply = {
         "topic": topic.name,
         "now": now_ms + offset_ms,
         "next_at": queue.next_change_ms + offset_ms if queue.next_change_ms != NEVER else None,
@@ -63,14 +63,14 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
         "count": topic.count,
         "config": as_dict(topic.config),
         "queue": asdict(queue_info(state, topic, queue, now_ms + offset_ms, payloads)),
-        "head": _described(queue, first, offset_ms),
-        "tail": _described(queue, last, offset_ms),
-        "next": _described(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
-        "parked": _described(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
-        "leases": [_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
+        "head": _describe_all(queue, first, offset_ms),
+        "tail": _describe_all(queue, last, offset_ms),
+        "next": _describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
+        "parked": _describe_all(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
+        "leases": [_describe_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
         "leases_count": len(queue.leases),
     }
-    return shown, Level.NOW
+    return reply, Level.NOW
 
 
 def _first(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], int]:
@@ -104,14 +104,14 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
     return found[-wanted:] if wanted else []
 
 
-def _described(queue: Queue, seqs: list[int], offset_ms: int) -> list[dict[str, Any]]:
+def _describe_all(queue: Queue, seqs: list[int], offset_ms: int) -> list[dict[str, Any]]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
     dues_ms = queue.delays.due_times_ms(delayed, offset_ms) if delayed else {}
     return [describe(queue, seq, state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq, state in states.items()]
 
 
-def _lease(queue: Queue, lease: Lease, offset_ms: int) -> dict[str, Any]:
+def _describe_lease(queue: Queue, lease: Lease, offset_ms: int) -> dict[str, Any]:
     """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
     return {
         "lease_id": lease_id(lease.number),

@@ -46,7 +46,7 @@ def _put(
     state: State, name: str, topic: Topic | None, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[tuple[TopicInfo, bool], int]]:
     yield from _configure(state, name, topic, config, now_ms, payloads)
-    return (_info(state, state.topics[name], now_ms, payloads), topic is None), Level.SYNCED
+    return (_describe(state, state.topics[name], now_ms, payloads), topic is None), Level.SYNCED
 
 
 def patch_topic(state: State, command: PatchTopic, now_ms: int, payloads: Payloads) -> Decided[TopicInfo]:
@@ -63,7 +63,7 @@ def _patch(
     state: State, topic: Topic, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[TopicInfo, int]]:
     yield from _configure(state, topic.name, topic, config, now_ms, payloads)
-    return _info(state, topic, now_ms, payloads), Level.SYNCED
+    return _describe(state, topic, now_ms, payloads), Level.SYNCED
 
 
 def _configure(
@@ -86,10 +86,10 @@ def get_topic(state: State, command: GetTopic, now_ms: int, payloads: Payloads) 
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     if command.touch:
         topic.last_read_ms = now_ms + state.wall_offset_ms
-    return _info(state, topic, now_ms, payloads), Level.NOW
+    return _describe(state, topic, now_ms, payloads), Level.NOW
 
 
-def _info(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicInfo:
+def _describe(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicInfo:
     """Describe a topic on which time has passed."""
     wall_ms = now_ms + state.wall_offset_ms
     return TopicInfo(
@@ -173,19 +173,19 @@ def delete_topic(
         return None, (False, []), Level.NOW
     if command.if_empty and topic.config.ttl_ms:
         return _delete_once_empty(state, topic, command, now_ms, payloads)
-    return _deleted(state, topic, command, now_ms)
+    return _deletion(state, topic, command, now_ms)
 
 
 def _delete_once_empty(
     state: State, topic: Topic, command: DeleteTopic, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[tuple[bool, list[str]], int]]:
     yield from evict_over_ttl(state, topic, now_ms, payloads)
-    events, reply, level = _deleted(state, topic, command, now_ms)
+    events, reply, level = _deletion(state, topic, command, now_ms)
     yield events
     return reply, level
 
 
-def _deleted(
+def _deletion(
     state: State, topic: Topic, command: DeleteTopic, now_ms: int
 ) -> tuple[list[Event], tuple[bool, list[str]], int]:
     name, reaches = topic.name, command.reaches
