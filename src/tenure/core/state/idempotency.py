@@ -209,7 +209,7 @@ class KeyWindow:
         if table is None:
             table = self._tables[bits % _TABLES_COUNT] = _make_table(expected_count)
         elif 4 * table[-1] > 3 * (len(table) - 2):
-            table = self._tables[bits % _TABLES_COUNT] = self._rebuilt(table)
+            table = self._tables[bits % _TABLES_COUNT] = self._rebuild(table)
         slot = self._slot(table, key, bits=bits)
         if entry := table[slot]:
             self._replace((entry & _NUMBER_MASK) - 1)
@@ -221,7 +221,7 @@ class KeyWindow:
         self._blocks[number >> _BLOCK_SHIFT].expires_ms[number & _INDEX_MASK] = 0
         self._count -= 1
 
-    def _rebuilt(self, table: array[int]) -> array[int]:
+    def _rebuild(self, table: array[int]) -> array[int]:
         """Return a table of what still leads to rows, half full at most, so that the next rebuild is far off."""
         blocks = self._blocks
         entries = [entry for entry in table[:-1] if (entry & _NUMBER_MASK) - 1 >> _BLOCK_SHIFT in blocks]
