@@ -1,4 +1,4 @@
-"""What happened, in the words that are logged. State is a fold over these and nothing else.
+"""Events: what is logged. State is a fold over these and nothing else.
 
 Every event carries ``at_ms``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
 apart: a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the
@@ -75,7 +75,7 @@ class ClockSet(Event, frozen=True, gc=False, array_like=True):
 class TopicPut(Event, frozen=True, gc=False, array_like=True):
     """A topic came to be, or (``created`` false) its config was replaced.
 
-    A replay that starts behind a topic's base has to tell the two apart: the topic it meets is not a new one.
+    A replay that starts after a topic's base has to distinguish the two: the topic it meets is not a new one.
     ``implicit`` means that an append, a router or a dead letter made it, and no caller chose its config.
     """
 
@@ -97,7 +97,7 @@ class TopicDeleted(Event, frozen=True, gc=False, array_like=True):
 
 
 class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an append carries beyond bare records; absent on the hot path.
+    """The part of an append beyond bare records; absent on the hot path.
 
     ``delays`` and ``wall_delays`` are flat ``[seq, due_ms, …]`` in log and wall time. ``key`` is
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
@@ -130,7 +130,7 @@ class Appended(Event, frozen=True, gc=False, array_like=True):
 
 
 class Deleted(Event, frozen=True, gc=False, array_like=True):
-    """Records somebody asked to remove."""
+    """Records that a caller removed."""
 
     topic: int
     runs: list[int]
@@ -259,7 +259,7 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
 
     The frame takes the place of all frames whose first seq lies in ``[lo, hi)``. ``lost`` says why the records could
     not be read when they were rewritten: their payload is gone, ``blobs`` is empty, ``ends`` adds up what they weighed
-    and ``tss_ms`` is 0 for each. They are alive until somebody acks, deletes or evicts them.
+    and ``tss_ms`` is 0 for each. They live until they are acked, deleted or evicted.
     """
 
     topic: int
@@ -275,7 +275,7 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the records weigh, also where their payload is lost."""
+        """Return how many bytes the records weigh, also where their payload is lost."""
         return len(self.blobs) if self.lost is None else ends_of(self.ends, 0)[-1]
 
 
@@ -287,7 +287,7 @@ class TopicCarried(Event, frozen=True, gc=False, array_like=True):
 
 
 class StateCarried(Event, frozen=True, gc=False, array_like=True):
-    """What is true of the broker as a whole: ids, routers, clock. Every segment but the first starts with one."""
+    """The facts of the broker as a whole: ids, routers, clock. Every segment but the first starts with one."""
 
     snapshot: msgspec.Raw
 
@@ -324,19 +324,19 @@ URGENT: Final = frozenset(
         *(Claimed, Acked, Released, Extended, DeadLettered, Redriven),
     }
 )
-"""Events that may use the room which is kept for them on a full disk: they let jobs end, or free space."""
+"""Events that may use the reserve on a full disk: they let jobs end, or free space."""
 
 encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
-"""The body of an event's frame."""
+"""Return the body of an event's frame."""
 
 
 def kind_of(event: Event) -> int:
-    """The number an event's frame is marked with."""
+    """Return the kind number of an event's frame."""
     return KIND_OF[event.__class__]
 
 
 def decode(kind: int, body: bytes) -> Event:
-    """The event in a frame's body. Raises Corrupt where there is none, or one that a newer version wrote."""
+    """Return the event in a frame's body. Raises Corrupt where there is none, or one that a newer version wrote."""
     try:
         event: Event = _DECODERS[kind](body)
     except KeyError:

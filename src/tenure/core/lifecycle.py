@@ -1,4 +1,4 @@
-"""The life of jobs as it can be followed: what the log says, in the words that people and tables use.
+"""Lifecycle rows: the events of the log about jobs, as event streams and export tables show them.
 
 Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from
 the fold and stamped with the deadline.
@@ -24,7 +24,7 @@ class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease. ``deliver_at``
     is when the first of them can be claimed, where that is not at once. ``origin`` is the topic that produced records
-    were moved from, as dead letters or by a redrive: somebody produced them there, and nobody here.
+    were moved from, as dead letters or by a redrive: they were produced there, not here.
     """
 
     event: str
@@ -42,7 +42,7 @@ class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def translate(state: State, event: Event) -> Lifecycle | None:
-    """The row for an event that is about to be folded, or None where it says nothing about the life of jobs."""
+    """Return the row for an event that is about to be folded, or None where it is not about jobs."""
     topic_id = getattr(event, "topic", 0)
     topic = state.by_id.get(topic_id)
     if topic is None:
@@ -77,14 +77,14 @@ def translate(state: State, event: Event) -> Lifecycle | None:
 
 
 def _with_extra(state: State, row: Lifecycle, extra: AppendExtra) -> Lifecycle:
-    """With when the first of the delayed records comes due, in wall time, and where moved ones come from."""
+    """Add when the first delayed record comes due, in wall time, and the topic that moved records come from."""
     dues_ms = [*(due_ms + state.wall_offset_ms for due_ms in extra.delays[1::2]), *extra.wall_delays[1::2]]
     origin = (_name(state, extra.moved_from) or "") if extra.moved_from else None
     return msgspec.structs.replace(row, deliver_at=min(dues_ms, default=None), origin=origin)
 
 
 def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:
-    """The row for a lease that ran out, stamped with its deadline."""
+    """Return the row for a lease that ran out, stamped with its deadline."""
     return Lifecycle(
         "expired",
         topic.name,
@@ -112,12 +112,12 @@ def _share_lease(queue: Queue, runs: list[int], first: Lease) -> bool:
 
 
 def _is_one(runs: list[int]) -> bool:
-    """Most rows are about one job, and rows come by the thousand."""
+    """Return whether the runs are one job, as most are: rows come by the thousand."""
     return len(runs) == 2 and runs[1] == 1
 
 
 def _deliveries(queue: Queue | None, runs: list[int], *, plus: int = 0) -> int | None:
-    """The count that all these jobs share, or None."""
+    """Return the delivery count that all these jobs share, or None."""
     if queue is None:
         return None
     if not queue.deliveries:

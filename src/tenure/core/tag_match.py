@@ -1,6 +1,6 @@
-"""Which records a delete or a redrive means: an exact tag, or all tags that begin alike.
+"""Tag conditions of deletes, redrives and routers: an exact tag, or a prefix.
 
-The wire knows three spellings — ``"x"``, ``["tag", "Eq", "x"]`` and ``["tag", "Glob", "x*"]`` — and a glob is only ever
+The wire has three spellings — ``"x"``, ``["tag", "Eq", "x"]`` and ``["tag", "Glob", "x*"]`` — and a glob is only ever
 a prefix: both kinds are then a walk over neighbours in the tag index, at a cost that follows the matches.
 """
 
@@ -23,7 +23,7 @@ class Match(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     prefix: str | None = None
 
     def matches(self, tag: str | None) -> bool:
-        """Tell whether a record with this tag is meant; one without a tag never is."""
+        """Return whether a record with this tag is meant; one without a tag never is."""
         if tag is None:
             return False
         if self.prefix is not None:

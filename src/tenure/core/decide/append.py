@@ -1,4 +1,4 @@
-"""Append: one call, contiguous seqs or none, each call at most once where the caller names it."""
+"""Decide appends: contiguous seqs or none, and deduplication by idempotency key, client mark and unique key."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
 
 
 def _append_one(state: State, topic: Topic, command: Append, data: bytes, now_ms: int) -> Decision[Produced] | None:
-    """Append one bare record that nothing has to be looked up for, as most are; None where it is not that plain."""
+    """Append one bare record without keys, caps or limits to check, as most are; return None for any other."""
     config = topic.config
     if (
         len(data) > state.settings.record_bytes_max
@@ -98,9 +98,9 @@ def _within_caps(
     now_ms: int,
     payloads: Payloads,
 ) -> Steps[tuple[Produced, int]]:
-    """Append to a topic with caps or a TTL: refuse what does not fit, or evict what is too much afterwards."""
+    """Append to a topic with caps or a TTL: refuse what does not fit, or evict the excess afterwards."""
     if config.discard == "reject":
-        if topic is not None:  # else what has passed its time would hold the place of new records
+        if topic is not None:  # else expired records would take the place of new ones
             yield from evict_over_ttl(state, topic, now_ms, payloads)
         check_topic_room(topic, config, records=event.count, size=len(event.blobs))
     yield events if isinstance(events, list) else [events]
@@ -124,9 +124,9 @@ def _config_for_new(state: State, command: Append) -> TopicConfig:
 def _find_repeat(
     state: State, topic: Topic | None, batch: Batch, command: Append, now_ms: int
 ) -> Decision[Produced] | None:
-    """Return the answer to an append that was made before, or None.
+    """Return the reply to an append that was made before, or None.
 
-    Raises Conflict where a name was used for something else.
+    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark.
     """
     bytes_max = state.settings.key_bytes_max
     if command.idempotency_key is not None:
@@ -182,7 +182,7 @@ def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
 
 
 def _repeat(topic: Topic, first_seq: int, count: int) -> Decision[Produced]:
-    """Answer as the first time; where that copy is not durable yet, this one waits for it too."""
+    """Reply as the first time; where those records are not durable yet, this reply waits for them too."""
     last_seq = first_seq + count - 1
     level = Level.NOW if last_seq <= topic.durable_seq else LEVELS[topic.config.durability]
     return None, Produced(topic.name, first_seq, last_seq, count, deduped=True, head_seq=topic.head_seq), level

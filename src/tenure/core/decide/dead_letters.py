@@ -1,4 +1,4 @@
-"""Dead letters: jobs that failed too often leave the queue in one log batch with their removal."""
+"""Dead-letter jobs that failed too often: move them, park them, or both; in one log batch with their removal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tenure.errors import NotFound, Overloaded
 __all__ = ["dead_letter", "park_events"]
 
 SPENT: Final = "max_deliveries"
-"""Why a job died that was delivered often enough and never given back with a reason."""
+"""The reason of a dead letter that was never given back with one."""
 
 
 def dead_letter(
@@ -34,7 +34,7 @@ def dead_letter(
 
     ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
     does both. A dead-letter topic that is full or may not be created, or a record that cannot be read, parks the job
-    instead: it is never lost. Without a ``reason`` each dies of the last one that it was given back with, or of
+    instead: it is never lost. Without a ``reason`` each job has the last one that it was given back with, or
     ``max_deliveries`` where there was none.
     """
     config, queue = topic.config, topic.queue
@@ -63,9 +63,7 @@ def _drop_events(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads
 def _post(
     state: State, topic: Topic, reasons: Mapping[int, str], dest_name: str, now_ms: int, payloads: Payloads
 ) -> Steps[int]:
-    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot
-    be read.
-    """
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park unreadable ones."""
     queue, dest = topic.queue, state.topics.get(dest_name)
     assert queue is not None
     config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
@@ -100,8 +98,8 @@ def _post(
 def _move_events(
     topic: Topic, reasons: Mapping[int, str], dest_id: int, first_seq: int, *, now_ms: int, payloads: Payloads
 ) -> list[Event]:
-    """Return the events that take jobs out of the queue, in the order of their letters: one for each stretch of jobs
-    that died of the same.
+    """Return the events that take jobs out of the queue, in the order of their letters: one per stretch of jobs with
+    the same reason.
     """
     move = topic.config.dlq_strategy == "skip"
     events: list[Event] = []
@@ -116,13 +114,13 @@ def _move_events(
 
 
 def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
-    """Return the job as a dead letter: its own fields, and where it came from in ``meta``."""
+    """Return the job as a dead letter: its own fields, with its provenance in ``meta``."""
     meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason))
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 
 
 def park_events(topic: Topic, reasons: Mapping[int, str], now_ms: int) -> list[Event]:
-    """Return the events that take jobs out of circulation where they are, one for each reason."""
+    """Return the events that park jobs, one for each reason."""
     return [DeadLettered(now_ms, topic.id, runs, "park", reason, 0) for runs, reason in _by_reason(reasons)]
 
 

@@ -1,7 +1,7 @@
-"""Eviction by the caps and TTLs that an owner set: the oldest records first, never one that is held or parked.
+"""Evict records over a cap or a TTL: the oldest first, never one that is held or parked.
 
-Eviction goes along with decisions that have done, or will do, something else, so it never fails: what a log cannot
-take in now is evicted by a later command.
+Eviction is part of decisions about something else, so it never fails: where the log takes no event now, a later command
+evicts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from tenure.errors import TenureError
 __all__ = ["evict_over_cap", "evict_over_ttl"]
 
 _STEP_MAX = 10_000
-"""How many records one step evicts."""
+"""How many records one step evicts at most."""
 
 
 def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always
-    stays.
-    """
+    """Evict the oldest free records while a topic that discards old ones is over a cap; the newest one always stays."""
     if topic.config.discard == "old":
         with suppress(TenureError):
             yield from _over_cap(state, topic, now_ms, payloads)

@@ -1,4 +1,4 @@
-"""Looking at the jobs and the leases of a queue without touching them."""
+"""List and describe the jobs and the leases of a queue; nothing changes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
 
 
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
-    """Return a job as listings show it: where it stands, who holds it until when, why it last came back."""
+    """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
     item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
     lease = queue.in_flight.get(seq)
     if lease is not None:
@@ -80,7 +80,7 @@ def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, w
 
 
 def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[tuple[Stored, dict[str, Any]]]:
-    """Return one job: its record, and where it stands with the deliveries that failed so far."""
+    """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
     state.pass_time(topic, now_ms)
@@ -104,7 +104,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
 
 
 def state_of(queue: Queue, seq: int) -> str:
-    """Return where a live job stands."""
+    """Return the state of a live job: in_flight, parked, delayed or ready."""
     if seq in queue.in_flight:
         return "in_flight"
     if seq in queue.parked:
@@ -113,7 +113,7 @@ def state_of(queue: Queue, seq: int) -> str:
 
 
 def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page]:
-    """List live leases by number: who holds which jobs, since when, and when the first of them comes back."""
+    """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.pass_time(topic, now_ms)

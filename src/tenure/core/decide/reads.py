@@ -1,4 +1,4 @@
-"""Reading a log by seq, and deleting from it."""
+"""Decide diffs, which read a topic by seq, and deletes of records."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _WINDOW = 256
 def diff(state: State, command: Diff, now_ms: int, payloads: Payloads) -> Steps[tuple[Difference, int]]:
     """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it.
 
-    An answer ends before a record that cannot be read. A read that begins there raises Corrupt, and its
-    ``next_from_seq`` is where to go on after the damage.
+    A reply ends before a record that cannot be read. A read that begins there raises Corrupt, whose ``next_from_seq``
+    is where to go on after the damage.
     """
     topic = state.topic(command.topic)
     from_seq = check_whole(command.from_seq, "from_seq")
@@ -62,7 +62,7 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
 def _collect(
     state: State, topic: Topic, from_seq: int, head: int, *, limit: int, nodes: set[str], payloads: Payloads
 ) -> tuple[list[Stored], int, Corrupt | None]:
-    """Return the records to answer with, the last seq that was looked at, and the damage that stopped there if any."""
+    """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any."""
     found: list[Stored] = []
     budget, lo = state.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
     while lo <= head:

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to work, each in one log batch with its removal among the dead."""
+"""Decide redrives: dead letters go back to work, each in one log batch with its removal from the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
 
 
 class _Wanted(NamedTuple):
-    """Which dead letters a redrive is about, how many at most, and whether they start to count again."""
+    """The dead letters that a redrive is about, how many at most, and whether their delivery counts are reset."""
 
     letters: Selection
     reaches: Reaches | None
@@ -142,7 +142,7 @@ def _send_back(
             continue
         target = to or origin.topic
         if target == topic.name:
-            continue  # back at work here already
+            continue  # already back at work here
         if wanted.reaches is not None and not wanted.reaches(target):
             continue  # any producer may write any origin into a letter
         try:
@@ -162,9 +162,7 @@ def _send_back(
 
 
 def _read_letters(topic: Topic, payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
-    """Return the dead letters of a topic that can be read, with their provenance, from the oldest on, a window at a
-    time.
-    """
+    """Yield the readable dead letters of a topic with their provenance, oldest first, a window at a time."""
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)

@@ -1,4 +1,4 @@
-"""Room: the caps an owner set on a topic, and the limits of the broker as a whole."""
+"""Check the limits: the caps of a topic, the limits of the broker as a whole, and the share of a caller."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, 
 def check_broker_room(state: State, config: TopicConfig, *, size: int) -> None:
     """Raise Overloaded unless the disk keeps up and the broker as a whole has room for a topic of this config.
 
-    A priority below 0 leaves a part of both to the others, so those of low priority are turned away first.
+    A priority below 0 leaves a part of both to the others, so topics of low priority are refused first.
     """
     settings, priority = state.settings, config.priority
     if state.unsynced_bytes > share_of(settings.pending_bytes_max, priority):

@@ -1,4 +1,4 @@
-"""Ack, nack, extend: a worker says what becomes of the jobs it holds."""
+"""Decide ack, nack and extend: commands of a worker about the jobs that it holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tenure.errors import Invalid, LeaseLost
 __all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "select_held"]
 
 Holding = tuple[list[int], list[int]]
-"""The seqs that are the caller's under a live lease, and those that are not."""
+"""The seqs that the caller holds under a live lease, and those that it does not."""
 
 
 def select_held(
@@ -39,7 +39,7 @@ def select_held(
     lease: str | None = None,
     strict: bool = False,
 ) -> Holding:
-    """Tell the seqs that ``node`` holds from those it does not. The caller has let time pass.
+    """Split seqs into those that ``node`` holds and those that it does not. The caller has let time pass.
 
     ``lease`` alone stands for everything still held under it; with ``seqs`` it fences them all; ``lease_ids`` fence
     one each. ``strict`` raises LeaseLost if a seq that is still alive is not the caller's; a seq already gone is only
@@ -111,7 +111,7 @@ def _check_strict(topic: Topic, skipped: list[int]) -> None:
 
 
 def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision[replies.Settled]:
-    """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
+    """Complete jobs, which deletes them. Jobs the caller does not hold are skipped; ``strict`` raises LeaseLost."""
     topic, queue = state.queue(command.topic)
     held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
@@ -189,12 +189,12 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
 
 
 def clamp_lease(lease_ms: int) -> int:
-    """Return a lease's duration, held within what the contract allows."""
+    """Return the duration of a lease, clamped to what the contract allows."""
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
 def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
-    """Check what acks, nacks and extends have in common, let time pass, and see what the caller holds."""
+    """Check the fields that ack, nack and extend have in common, let time pass, and select what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
         seq = seqs[0]
@@ -217,5 +217,5 @@ def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolde
 
 
 def _settled_reply(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
-    """Return the reply once ``done`` of the held jobs are settled and ``back`` of them can be claimed again."""
+    """Return the reply for ``done`` settled jobs, ``back`` of which can be claimed again."""
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue) + back, len(queue.in_flight) - done)

@@ -1,5 +1,4 @@
-"""The strip of a queue: the jobs at the head and at the tail, the next one in line, the parked
-ones aside, who holds what, and the counts of all the rest.
+"""The strip of a queue: the jobs at both ends, the next one in line, parked jobs, leases, and counts of the rest.
 
 The cost follows what is shown, not the length of the queue.
 """
@@ -40,10 +39,9 @@ _SEQS_MAX = 20_000
 
 
 def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[dict[str, Any], int]]:
-    """Show a queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
+    """Describe a queue: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
-    Parked jobs stand in no line and are shown apart. ``next`` is the job that is next in line, or None, wherever it
-    lies. Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or
+    Parked jobs are listed apart. ``next`` is the job that is next in line, at whichever end or between, or None. Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or
     None.
     """
     topic, queue = state.queue(command.topic)

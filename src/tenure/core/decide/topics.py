@@ -1,4 +1,4 @@
-"""Topics as such: put, patch, look, list, delete."""
+"""Decide the commands on topics: put, patch, get, list, delete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["delete_topic", "get_topic", "list_topics", "patch_topic", "put_topic
 
 
 def put_topic(state: State, command: PutTopic, now_ms: int, payloads: Payloads) -> Decided[tuple[TopicInfo, bool]]:
-    """Create a topic or replace its config; the second part of the reply says which.
+    """Create a topic or replace its config; the second part of the reply is whether it was created.
 
     The type never changes, but for a log that no caller asked for: an append, a router or a dead letter made it, so a
     first put may say that it is a queue. Its live records become jobs then.
@@ -69,7 +69,7 @@ def _patch(
 def _configure(
     state: State, name: str, topic: Topic | None, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[None]:
-    """Log the config of a topic, a new one where it is None, and evict what it does not keep."""
+    """Log the config of a topic, a new one where ``topic`` is None, and evict what the config does not keep."""
     topic_id = state.next_topic_id if topic is None else topic.id
     yield [TopicPut(now_ms, topic_id, name, config, created=topic is None)]
     fresh = state.topics[name]
@@ -124,7 +124,7 @@ def queue_info(state: State, topic: Topic, queue: Queue, wall_ms: int, payloads:
 
 
 def _dead_count(state: State, config: TopicConfig, queue: Queue) -> int:
-    """Return how many jobs lie dead now: those parked here, and with ``skip`` the records of the dead-letter topic.
+    """Return how many jobs are dead now: those parked here, and with ``skip`` the records of the dead-letter topic.
 
     With ``block_and_dlq`` a letter is the copy of a parked job, and is not counted a second time.
     """

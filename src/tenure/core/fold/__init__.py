@@ -1,8 +1,8 @@
 """``fold(state, event, location)``: the one place where state changes.
 
 The same function runs when an event has just been decided and when the log is read back, so what was answered and
-what a restart rebuilds cannot differ. An event about a topic whose base has not come yet in a replay builds its index
-and nothing else.
+what a restart rebuilds cannot differ. In a replay, an event of a topic whose base comes later in the log only builds
+its frame index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the events of a lease's life change the state: claimed, acked, released, extended, dead-lettered, redriven."""
+"""Fold leases: claimed, acked, released, extended, dead-lettered, redriven."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def carried(state: State, event: Carried, location: int) -> None:
 
 
 def topic_carried(state: State, event: TopicCarried, location: int) -> None:
-    """Where the topic is known this only moves its base; in a replay it may be the first that is heard of it."""
+    """Move the base of a topic; a replay that does not know the topic yet takes its state from here."""
     topic = state.by_id.get(event.topic)
     if topic is None:
         topic = load_topic(event.snapshot)

@@ -1,8 +1,8 @@
-"""Where a topic's frames lie, one piece per segment, in arrays rather than objects.
+"""The frame index of a topic: the location of its frames, one `SegmentIndex` per segment, in arrays not objects.
 
-A million single appends cost 24 bytes each here and nothing else. A piece goes with its segment, so no array is ever
-shifted. Most pieces of most topics are short: with many topics, each has a frame or two in a segment. So a piece starts
-as one packed row of bytes, and gets its arrays once it has more frames than that is good for.
+A million single appends cost 24 bytes each here and nothing else. The index of a segment goes with the segment, so no
+array is ever shifted. Most of them are short: with many topics, each has a frame or two in a segment. So one starts as
+a packed row of bytes, and gets its arrays once it has more frames than that is good for.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 FramePlace = tuple[int, int, int, int]
-"""A frame: (first seq, location, bytes of its blobs, log time of its append)."""
+"""A frame and its place: (first seq, location, bytes of its blobs, log time of its append)."""
 
 _SHORT_MAX: Final = 4
-"""How many frames a piece has at most before it gets arrays."""
+"""How many frames the index of a segment has at most before it gets arrays."""
 _FRAME_BYTES: Final = 24
 _SEGMENT: Final = Struct("<I")
-#: By the number of frames: segment, then the columns as a wide piece has them.
+#: By the number of frames: segment, then the columns as a wide index has them.
 _LAYOUTS: Final = [Struct(f"<I{n}Q{n}I{n}I{n}Q") for n in range(_SHORT_MAX + 1)]
 
 
@@ -60,13 +60,13 @@ class WideIndex:
         self.times_ms = array("Q", times_ms)
 
     def place(self, index: int) -> FramePlace:
-        """Frame ``index`` of this piece."""
+        """Return frame ``index`` of this segment."""
         location = self.segment << 32 | self.offsets[index]
         return self.firsts[index], location, self.sizes[index], self.times_ms[index]
 
 
 class ShortIndex(bytes):
-    """A piece of a few frames in one bytes object, with the same columns to look at.
+    """The index of a few frames in one bytes object, with the same columns.
 
     It takes 80 bytes for its first frame and 24 for each other, where four arrays take 400.
     """
@@ -104,7 +104,7 @@ class ShortIndex(bytes):
         return _LAYOUTS[n].unpack(self)[1 + number * n : 1 + (number + 1) * n]
 
     def place(self, index: int) -> FramePlace:
-        """Frame ``index`` of this piece."""
+        """Return frame ``index`` of this segment."""
         n = len(self) // _FRAME_BYTES
         segment, *columns = _LAYOUTS[n].unpack(self)
         first, offset, size, time_ms = columns[index::n]
@@ -112,11 +112,11 @@ class ShortIndex(bytes):
 
 
 SegmentIndex = ShortIndex | WideIndex
-"""The frames of one topic in one segment. Which of the two it is depends on their number alone."""
+"""The frames of one topic in one segment. Which of the two forms it has depends on their number alone."""
 
 
 def make_index(segment: int, columns: Sequence[Sequence[int]]) -> SegmentIndex:
-    """Return the piece with these columns: firsts, offsets, sizes, times; they are not empty."""
+    """Return the index with these columns: firsts, offsets, sizes, times; they are not empty."""
     return (ShortIndex.of if len(columns[0]) <= _SHORT_MAX else WideIndex)(segment, *columns)
 
 
@@ -125,7 +125,7 @@ def _columns(entry: SegmentIndex, start: int = 0, stop: int | None = None) -> li
 
 
 def add_frame(entries: list[SegmentIndex], first_seq: int, location: int, size: int, time_ms: int) -> bool:
-    """Put a frame behind all others; True if that takes a new piece."""
+    """Add a frame after all others; return True if it is the first of its segment."""
     entry = entries[-1] if entries else None
     if entry is None or entry.segment != location >> 32:
         entries.append(ShortIndex.of(location >> 32, (first_seq,), (location & 0xFFFFFFFF,), (size,), (time_ms,)))
@@ -142,18 +142,16 @@ def add_frame(entries: list[SegmentIndex], first_seq: int, location: int, size: 
 
 
 def replace_frames(entries: list[SegmentIndex], lo: int, hi: int, frame: FramePlace) -> None:
-    """Put one frame in the place of all those whose first seq lies in ``[lo, hi)``; there may be none of them."""
+    """Replace all frames whose first seq lies in ``[lo, hi)``, or none, by one."""
     at = cut(entries, lo, hi)
-    behind = entries[at:]
+    later = entries[at:]
     del entries[at:]
     add_frame(entries, *frame)
-    entries += behind
+    entries += later
 
 
 def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
-    """Take the frames out that start in ``[lo, hi)``; return the index of the first piece that lies wholly behind
-    them.
-    """
+    """Remove the frames that start in ``[lo, hi)``; return the place of the first segment wholly after them."""
     at = 0
     while at < len(entries) and entries[at].firsts[0] < hi:
         entry = entries[at]
@@ -169,11 +167,11 @@ def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
 
 
 def find(entries: list[SegmentIndex], seq: int) -> tuple[int, int]:
-    """The (piece, frame) indices that answer for ``seq``; the caller knows that it is alive."""
+    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive."""
     if len(entries) == 1:
         return 0, bisect_right(entries[0].firsts, seq) - 1
     at = len(entries) - 1
-    while at > 0 and entries[at].firsts[0] > seq:  # few pieces, and what is asked for is mostly at either end
+    while at > 0 and entries[at].firsts[0] > seq:  # few segments, and what is asked for is mostly at either end
         at -= 1
         if at > 8:
             at = max(bisect_right(entries, seq, hi=at + 1, key=lambda entry: entry.firsts[0]) - 1, 0)
@@ -181,7 +179,7 @@ def find(entries: list[SegmentIndex], seq: int) -> tuple[int, int]:
 
 
 def places(entries: list[SegmentIndex], lo: int, hi: int) -> Iterator[FramePlace]:
-    """The frames that answer for seqs in ``[lo, hi)``, ascending."""
+    """Yield the frames that answer for seqs in ``[lo, hi)``, ascending."""
     if not entries or lo >= hi:
         return
     at, index = find(entries, lo)

@@ -1,7 +1,7 @@
-"""``invariants(state)``: what is true of a folded state at every moment, said as assertions.
+"""``invariants(state)``: assertions about a folded state that hold at every moment.
 
 Tests call it after every step, an operator's tool may call it on what a log folds to. It looks at everything and costs
-accordingly; nothing calls it on the way of a request.
+accordingly; no request runs it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _check_topic(state: State, topic: Topic) -> None:
 
 def _check_frame_index(state: State, topic: Topic, live: list[int]) -> None:
     entries: list[SegmentIndex] = topic.frame_index
-    assert all(entry.firsts for entry in entries), "a piece holds no frame"
+    assert all(entry.firsts for entry in entries), "the index of a segment holds no frame"
     firsts = [first for entry in entries for first in entry.firsts]
     assert all(a < b for a, b in pairwise(firsts)), f"frames are not ascending by seq: {firsts}"
     times_ms = [time_ms for entry in entries for time_ms in entry.times_ms]
@@ -172,7 +172,7 @@ def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
     stale = len(delays.by_log) + len(delays.by_wall) - len(entries)
     assert delays.stale == stale, f"{delays.stale} entries of delays are counted as stale, {stale} are"
     waits = bool(delays.by_wall)
-    assert waits == (topic.id in state.wall_queues), "nobody knows whether it waits for the wall clock"
+    assert waits == (topic.id in state.wall_queues), "wall_queues does not say whether it waits for the wall clock"
     first_ms = min(
         min((deadline_ms + 1 for deadline_ms in deadlines_ms), default=NEVER),
         min((entry >> 64 for entry in delays.by_log), default=NEVER),

@@ -1,8 +1,8 @@
-"""Who holds what: the folded state of a queue, and the passing of time on it.
+"""The folded state of a queue: leases, jobs to reclaim, delays, parked jobs; and the passing of time on it.
 
 Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, ``delayed``
 or ``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline lies before the time it is
-given, and it is called with the time of every event that is folded, so a replay ends the same leases.
+given. It is called with the time of every event that is folded, so a replay ends the same leases.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Queue:
     # Holding
 
     def hold(self, lease: Lease) -> None:
-        """Put a lease's jobs in flight; they leave wherever they waited, and count one delivery more."""
+        """Put the jobs of a lease in flight: they leave the reclaim set, and count one delivery more."""
         in_flight, runs = self.in_flight, lease.runs
         if runs[0] < self.cursor or runs[0] <= self.redelivered_max:
             self._count_again(runs)
@@ -103,7 +103,7 @@ class Queue:
             self.next_change_ms = lease.deadline_ms + 1
 
     def _count_again(self, runs: list[int]) -> None:
-        """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
+        """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
         deliveries, known = self.deliveries, max(self.cursor, self.redelivered_max + 1)
         for i in range(0, len(runs), 2):
             for seq in range(runs[i], min(runs[i] + runs[i + 1], known)):
@@ -125,7 +125,7 @@ class Queue:
         return (seq for seq in each(first.runs) if (part := in_flight.get(seq)) is not None and part.number == number)
 
     def _each_of(self, part: Lease) -> Iterator[int]:
-        """Return the seqs that one part holds, ascending; most parts that are split off hold one run, and all of it."""
+        """Return the seqs that one part holds, ascending; most split-off parts hold one whole run."""
         in_flight, runs = self.in_flight, part.runs
         if len(runs) == 2 and runs[1] == part.left:
             return iter(range(runs[0], runs[0] + runs[1]))
@@ -151,8 +151,9 @@ class Queue:
         return lease
 
     def reduce(self, part: Lease, count: int) -> None:
-        """Count off jobs that a part does not hold any more; with its last job it ends, and with its last part a lease
-        is over.
+        """Count off jobs that a part does not hold any more.
+
+        A part ends with its last job, and a lease with its last part.
         """
         part.left -= count
         first = part.first
@@ -240,7 +241,7 @@ class Queue:
         self.forget_details(seq)
 
     def forget_details(self, seq: int) -> None:
-        """Drop what is known of a job beyond where it waits."""
+        """Drop the delivery count, ended deliveries, parking and unique key of a job."""
         self.deliveries.pop(seq, None)
         self.deliveries_ended.forget(seq)
         self.parked.pop(seq, None)
@@ -250,18 +251,18 @@ class Queue:
             del self.uniques[key]
 
     def park(self, seq: int, reason: str) -> None:
-        """Take a job out of circulation until somebody redrives it."""
+        """Park a job: it cannot be claimed until it is redriven."""
         self.reclaim.discard(seq)
         self.delays.end(seq, seq + 1)
         self.parked[seq] = reason
 
     def unpark(self, seq: int) -> None:
-        """Put a parked job back into circulation; the caller says when it can be claimed."""
+        """Put a parked job back into circulation; the caller makes it ready."""
         del self.parked[seq]
         self.copies.pop(seq, None)
 
     def forget_range(self, lo: int, hi: int) -> None:
-        """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""
+        """Forget every seq in ``[lo, hi)``, at the cost of what is known of them."""
         self.reclaim.remove_range(lo, hi)
         self.delays.end(lo, hi)
         for known in (self.in_flight, self.deliveries, self.deliveries_ended, self.parked, self.uniques_by_seq):
@@ -341,7 +342,7 @@ class Queue:
 
 
 IDLE: Final = Queue()
-"""What every queue that never held a job has in common.
+"""The shared state of every queue that never held a job.
 
-Nothing changes it: the first append gives its topic one of its own.
+Nothing changes it: the first append gives its topic a Queue of its own.
 """

@@ -1,6 +1,6 @@
-"""State written out and read back: what a rewritten base and a checkpoint are made of.
+"""Snapshots: state written out and read back, for the rewritten base of a topic and for checkpoints.
 
-The form is canonical: two states that behave alike write the same bytes, whatever road led to them. So a test that
+The form is canonical: two states that behave alike write the same bytes, whichever events led to them. So a test that
 replays a log in another way compares two byte strings and needs no second notion of equality.
 """
 
@@ -96,7 +96,7 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentIndexSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """Where frames lie, column by column."""
+    """The frame index of one segment, column by column."""
 
     segment: int
     firsts: bytes
@@ -119,27 +119,27 @@ _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 def dump_topic(topic: Topic, *, now_ms: int) -> bytes:
-    """Everything that is folded of a topic except where its frames lie."""
+    """Return everything that is folded of a topic except its frame index."""
     return _encode(_topic_snapshot(topic, now_ms))
 
 
 def load_topic(data: bytes | msgspec.Raw) -> Topic:
-    """The topic that ``dump_topic`` wrote."""
+    """Return the topic that ``dump_topic`` wrote."""
     return _topic_from(_decode_topic(data))
 
 
 def dump_state(state: State) -> bytes:
-    """The broker-wide facts."""
+    """Return the broker-wide facts."""
     return _encode(_state_snapshot(state))
 
 
 def load_state(state: State, data: bytes | msgspec.Raw) -> None:
-    """Put the broker-wide facts of ``dump_state`` in the place of those of ``state``."""
+    """Replace the broker-wide facts of ``state`` by those that ``dump_state`` wrote."""
     _restore_state(state, _decode_state(data))
 
 
 def dump_checkpoint(state: State) -> bytes:
-    """The whole state, topics by id."""
+    """Return the whole state, topics by id."""
     topics = [
         (_topic_snapshot(topic, state.log_ms), topic.base, [_index_snapshot(entry) for entry in topic.frame_index])
         for _, topic in sorted(state.by_id.items())
@@ -148,7 +148,7 @@ def dump_checkpoint(state: State) -> bytes:
 
 
 def load_checkpoint(data: bytes) -> State:
-    """The state that ``dump_checkpoint`` wrote."""
+    """Return the state that ``dump_checkpoint`` wrote."""
     checkpoint = _decode_checkpoint(data)
     state = State()
     for snapshot, base, entries in checkpoint.topics:
@@ -218,7 +218,7 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
 
 
 def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
-    """The keys that are alive, or None: a window whose keys have all passed is as good as none."""
+    """Return the keys that are alive, or None: a window whose keys have all expired is as good as none."""
     dumped = keys.dump(now_ms=now_ms)
     return None if dumped == _NO_KEYS else dumped
 
@@ -297,7 +297,7 @@ def _lease_rows(queue: Queue) -> list[LeaseRow]:
 
 
 def _restore_leases(queue: Queue, rows: list[LeaseRow]) -> None:
-    """Hold what each lease holds under its first part's deadline, then extend the other parts to theirs."""
+    """Hold all jobs of each lease under the deadline of its first part, then extend the other parts to theirs."""
     for number, grouped in groupby(rows, key=itemgetter(0)):
         parts = list(grouped)
         _, node, since_ms, deadline_ms, runs, claim_id = parts[0]

@@ -1,4 +1,4 @@
-"""Everything the log says, folded: topics, routers, the clock, and the numbers that must never repeat."""
+"""The folded state of a broker: topics, routers, the clock, and the numbers that must never repeat."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class State:
 
     @property
     def unsynced_bytes(self) -> int:
-        """Payload bytes appended and not yet durable."""
+        """Return the payload bytes that were appended and are not yet durable."""
         return self.appended_bytes - self.synced_bytes
 
     def sorted_names(self) -> list[str]:
@@ -107,18 +107,18 @@ class State:
 
     @property
     def next_lease(self) -> int:
-        """The number for the next lease.
+        """Return the number for the next lease.
 
         The epoch is durable before any claim, so a lost event cannot make one repeat.
         """
         return self.epoch << _COUNTER_BITS | self.leases_given + 1
 
     def find(self, name: object) -> Topic | None:
-        """The topic of that name, or None; whatever else was given is no name."""
+        """Return the topic of that name, or None; also None for a value that is not a string."""
         return self.topics.get(name) if isinstance(name, str) else None
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name; NotFound where there is none, Invalid where there can be none."""
+        """Return the topic of that name. Raises NotFound where there is none, Invalid for an illegal name."""
         topic = self.find(name)
         if topic is None:
             check_topic_name(name)
@@ -126,7 +126,7 @@ class State:
         return topic
 
     def queue(self, name: str) -> tuple[Topic, Queue]:
-        """The topic of that name and its queue; Conflict where it is a plain log."""
+        """Return the topic of that name and its queue. Raises as `topic`, and Conflict where it is a plain log."""
         topic = self.topics.get(name) if name.__class__ is str else None
         if topic is None:
             topic = self.topic(name)
@@ -136,7 +136,7 @@ class State:
         return topic, queue
 
     def add_topic(self, topic: Topic) -> None:
-        """Take in a topic that is new here."""
+        """Add a topic and its counts."""
         self.topics[topic.name] = topic
         self.by_id[topic.id] = topic
         self.next_topic_id = max(self.next_topic_id, topic.id + 1)
@@ -149,7 +149,7 @@ class State:
             topic.queue.plan(self.wall_offset_ms)
 
     def remove_topic(self, topic: Topic) -> None:
-        """Forget a topic and what it weighed."""
+        """Remove a topic and its counts."""
         del self.topics[topic.name]
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
@@ -160,20 +160,20 @@ class State:
             self.holders.get(segment, BitMap()).discard(topic.id)
 
     def orphan(self, topic_id: int) -> Topic:
-        """A stand-in for a topic whose base lies further on in the log."""
+        """Return the stand-in for a topic whose base comes later in the log."""
         if topic_id not in self.orphans:
             self.orphans[topic_id] = Topic(topic_id, "", DEFAULT)
         return self.orphans[topic_id]
 
     def note_holder(self, segment: int, topic_id: int) -> None:
-        """A topic has something in a segment that would be missed."""
+        """Note that a segment holds frames or the base of a topic, so trimming must carry them."""
         holders = self.holders.get(segment)
         if holders is None:
             holders = self.holders[segment] = BitMap()
         holders.add(topic_id)
 
     def forget_segments(self, oldest: int) -> None:
-        """Let go of what lay in segments before the oldest one there is.
+        """Forget what lay in segments before the oldest one that exists.
 
         Frames without a live record are not mentioned when their segment goes, so a checkpoint from before still has
         them.

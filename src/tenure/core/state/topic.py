@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Topic"]
 
 _PACK_BITS: Final = 16
-"""The dead are packed when one is buried whose seq has this many zero bits at its end: once per container of theirs."""
+"""Packing is considered when a seq is buried that ends in this many zero bits: once per container of the bitmap."""
 
 
 class Topic:
@@ -90,24 +90,24 @@ class Topic:
 
     @property
     def visible_seq(self) -> int:
-        """The last seq that anybody may act on: the last synced one where the class is fsync."""
+        """Return the last seq that claims and reads may see: the last synced one where the class is fsync."""
         return self.durable_seq if self.config.durability == "fsync" else self.head_seq
 
     @property
     def evict_floor(self) -> int:
-        """One above the highest seq lost to a cap or a TTL; 0 when nothing ever was."""
+        """Return one above the highest seq lost to a cap or a TTL; 0 when none ever was."""
         return max(self.cap_floor, self.ttl_floor)
 
     def is_dead(self, seq: int) -> bool:
-        """Whether a seq is gone, however it went. Seqs not yet given out are dead too."""
+        """Return whether a seq is gone, for any reason. Seqs not yet given out are dead too."""
         return seq < self.floor or seq > self.head_seq or (self.dead is not None and seq in self.dead)
 
     def dead_between(self, lo: int, hi: int) -> int:
-        """How many seqs of ``[lo, hi)``, all at or above the floor, are gone."""
+        """Return how many seqs of ``[lo, hi)``, all at or above the floor, are gone."""
         return self.dead.range_cardinality(lo, hi) if self.dead else 0
 
     def live_runs(self, lo: int, hi: int) -> list[int]:
-        """The live seqs of ``[lo, hi)`` as runs."""
+        """Return the live seqs of ``[lo, hi)`` as runs."""
         lo, hi = max(lo, self.floor), min(hi, self.head_seq + 1)
         if lo >= hi:
             return []
@@ -180,6 +180,6 @@ class Topic:
         cut(self.frame_index, lo, hi)
 
     def drop_dead_segments(self) -> None:
-        """Let go of pieces whose every seq is dead."""
+        """Drop the index of segments whose every seq is dead."""
         while len(self.frame_index) > 1 and self.frame_index[1].firsts[0] <= self.floor:
             del self.frame_index[0]
