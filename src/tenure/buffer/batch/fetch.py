@@ -53,5 +53,5 @@ class FetchHandle:
         return batch
 
     def fetch_blocking(self, descriptor: Descriptor) -> Batch:
-        """As ``fetch``, for threads without a loop."""
+        """Fetch as ``fetch`` does, for threads without a loop."""
         return background().run(self.fetch(descriptor))

@@ -38,7 +38,7 @@ async def groups(store: ObjectStore | str, *, settings: BufferSettings | None = 
 
 
 async def group_stats(journal: Journal) -> list[GroupStat]:
-    """As ``groups``, on an open journal."""
+    """Return the same as ``groups``, from an open journal."""
     catalog = Catalog(journal)
     return [await _stat(journal, catalog, name, group) for name, group in sorted(journal.state.groups.items())]
 

@@ -160,7 +160,7 @@ class Producer:
         """Wait until everything produced before is durable; raises the first failure among it."""
         self._raise_if_over()
         self._seal()
-        waiting = self._running().waiting
+        waiting = self._require_uploader().waiting
         if waiting:
             await asyncio.wait([batch.done for batch in waiting])
             for batch in waiting:
@@ -237,16 +237,16 @@ class Producer:
             raise Closed("the producer is closed", code="closed")
         if self._pid != os.getpid():
             raise Closed("the producer belongs to the process that opened it: open one after the fork", code="forked")
-        self._running()
+        self._require_uploader()
 
-    def _running(self) -> Uploader:
+    def _require_uploader(self) -> Uploader:
         if self._uploader is None:
             raise Invalid("the producer has not started: use `async with`, or await start()")
         return self._uploader
 
     def _under_way(self) -> asyncio.Future[int] | None:
         """Return the outcome of the oldest batch that is being uploaded or committed."""
-        oldest = self._running().oldest
+        oldest = self._require_uploader().oldest
         return None if oldest is None else oldest.done
 
     def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
@@ -277,7 +277,7 @@ class Producer:
             self._timer = None
         batch, self._gathering = self._gathering, None
         if batch is not None:
-            self._running().submit(batch)
+            self._require_uploader().submit(batch)
 
     def _settle(self, batch: PendingBatch) -> None:
         """Release the room of a batch that is durable, or failed for good."""
@@ -297,7 +297,7 @@ class Producer:
         """Stop after a failure to write the manifest: fail everything under way, and every later call."""
         self._failure = error
         self._seal()
-        for batch in self._running().waiting:
+        for batch in self._require_uploader().waiting:
             batch.fail(error)
             self._remember(batch)
         self._budget.fail(Closed(f"the producer has halted: {error}", code="producer_halted"))

@@ -31,7 +31,7 @@ _LEASE_MS = 60_000
 
 
 class Story:
-    """What the worker reported before it died."""
+    """The worker's reports before it died."""
 
     def __init__(self) -> None:
         self.produced: set[int] = set()

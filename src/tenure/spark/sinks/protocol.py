@@ -18,7 +18,7 @@ __all__ = ["Needs", "SparkSink", "is_held"]
 
 
 class Needs:
-    """What a session must be started with for a sink to work: Maven coordinates and configuration.
+    """The requirements of a sink on a session: Maven coordinates and configuration.
 
     >>> from tenure.spark import FileTable
     >>> FileTable("/lake/orders").needs((4, 0)).packages

@@ -13,7 +13,7 @@ __all__ = ["Run", "Trouble"]
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run waits for: the table or the store refuses for now, and the call is repeated."""
+    """A wait of a run: the table or the store refuses for now, and the call is repeated."""
 
     code: str
     message: str

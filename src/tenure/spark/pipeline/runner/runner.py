@@ -31,7 +31,7 @@ __all__ = ["RunOptions", "backfill_pipeline", "open_for", "run_pipeline"]
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Spark is, and what the command line overrides."""
+    """The options of a run: where Spark is, and what the command line overrides."""
 
     master: str | None = None
     remote: str | None = None
