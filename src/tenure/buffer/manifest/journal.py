@@ -97,7 +97,7 @@ class Journal:
         """Commit what ``decide`` returns on the newest state; return None if that is nothing.
 
         Raises what ``decide`` raises, OutcomeUnknown when the store stays silent (the commit may have happened;
-        repeating the call finds out), Overloaded when other writers won every attempt.
+        repeating the call finds out), StoreFull, Overloaded when other writers won every attempt.
         """
         async with self._lock:
             started = time.monotonic()

@@ -120,8 +120,9 @@ def is_of_spark(error: Exception) -> bool:
 
 def _full(error: Exception, doing: str, *, by_spark_itself: bool) -> Overloaded:
     where = "where Spark keeps its own files (spark.local.dir)" if by_spark_itself else "under the table"
+    cause = error.__cause__ if isinstance(error, StoreFull) and isinstance(error.__cause__, OSError) else error
     return Overloaded(
-        f"{doing}, as the disk {where} is full: {reason_of(error)}. Free some space: the range is written again then",
+        f"{doing}, as the disk {where} is full: {reason_of(cause)}. Free some space: the range is written again then",
         code="disk_full",
     )
 
