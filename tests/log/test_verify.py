@@ -165,7 +165,7 @@ def test_a_dropped_prefix_is_no_problem() -> None:
 
 
 def test_a_torn_tail_is_told_apart_from_damage() -> None:
-    """Fault 5: nobody was promised those batches."""
+    """Fault 5: those batches were never acknowledged."""
     disk = SimDisk(1)
     log, _ = open_log(disk)
     log.append([(20, 1, b"kept")])
