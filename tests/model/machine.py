@@ -1,8 +1,8 @@
 """What every state machine here shares: an engine on a simulated disk, its crashes, and replay after every step.
 
 A subclass keeps its naive model in ``self.model``, one object that can be copied, and runs every command inside
-``with self.step() as now``. After each step the log is folded again, whole and from checkpoints, and must give the state
-that is live, to the byte (faults 20 and 43).
+``with self.step() as now``. After each step the log is folded again, whole and from checkpoints, and must give the
+live state, to the byte (faults 20 and 43).
 """
 
 from __future__ import annotations
