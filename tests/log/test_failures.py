@@ -211,6 +211,23 @@ def test_a_failed_sync_is_never_tried_again_and_nothing_more_is_written(failure:
     assert not world_has(disk.crash("lost"), b"unknown")
 
 
+def test_what_was_pending_when_a_sync_failed_is_never_written() -> None:
+    """Fault 13: its batch would follow batches that may be missing on the disk."""
+    disk, model = SimDisk(1), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"unknown")])
+    log.write()
+    sync = log.begin_sync()
+    log.append([(20, 1, b"pending")])
+    disk.fail_at(disk.operations + 1, "EIO")
+    sync.run()
+    with pytest.raises(Indeterminate):
+        log.end_sync(sync)
+    disk.pwrite = forbidden  # type: ignore[method-assign, assignment]
+    with pytest.raises(Closed):
+        log.write()
+
+
 def forbidden(*_: object) -> None:
     raise AssertionError("a disk that failed was written to again")
 
