@@ -344,7 +344,7 @@ async def test_what_the_table_calls_good_is_taken(broker: Broker, method: str) -
 
 
 def test_every_command_and_every_argument_is_in_the_table() -> None:
-    for method in (name for name in vars(Broker) if not name.startswith("_") and name not in ("open", "close")):
+    for method in (name for name in dir(Broker) if not name.startswith("_") and name not in ("open", "close")):
         if isinstance(getattr(Broker, method), property):
             continue
         arguments = set(inspect.signature(getattr(Broker, method)).parameters) - {"self"}

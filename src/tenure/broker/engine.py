@@ -97,8 +97,7 @@ class Engine:
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
-        self._boot_base = 0
-        self._log_base = 0
+        self._log_offset_ms = 0
         log.preamble = self.preamble
 
     # Opening
@@ -149,7 +148,7 @@ class Engine:
             now = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
             now = self._after_reboot(wall_ms)
-        self._log_base, self._boot_base = now, boot_ms
+        self._log_offset_ms = now - boot_ms
         self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now))
         self.synced_batch = self.log.sync()
 
@@ -178,7 +177,8 @@ class Engine:
         """
         if self.held_ms:
             return self.held_ms
-        state, now, wall_ms = self.state, self.clock_ms(), self.clock.wall_ms()
+        state, clock = self.state, self.clock
+        now, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
             self._set_clock(now, wall_ms - now)
         self.last_ms = now
@@ -186,7 +186,7 @@ class Engine:
 
     def clock_ms(self) -> int:
         """Log time as the clock tells it, whatever time this turn of the loop has: for timers."""
-        return max(self._log_base + self.clock.boot_ms() - self._boot_base, self.state.log_ms)
+        return max(self.clock.boot_ms() + self._log_offset_ms, self.state.log_ms)
 
     def _set_clock(self, now: int, wall_offset_ms: int) -> None:
         """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""

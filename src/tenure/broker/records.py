@@ -185,7 +185,14 @@ class Reader:
             seq, pieces = runs[0], topic.pieces
             at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
             piece = pieces[at]
-            return self._record(piece.segment << 32 | piece.offsets[index], seq)
+            location = piece.segment << 32 | piece.offsets[index]
+            frame = self._frames.get(location)
+            if frame is None:
+                event = self._young.get(location) or self._event(location)
+                if event.__class__ is Appended and event.count == 1 and event.plain:
+                    return [Stored(seq, event.ts, event.blobs)]  # a single put: there is no table to build
+                frame = self._open(location, event)
+            return frame.records(seq, seq + 1)
         found, lost = self.sift(topic, runs)
         if lost:
             raise next(iter(lost.values()))
@@ -203,16 +210,6 @@ class Reader:
                 except Corrupt as error:
                     lost.update(dict.fromkeys(range(lo, hi), error))
         return found, lost
-
-    def _record(self, location: int, seq: int) -> list[Stored]:
-        """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
-        frame = self._frames.get(location)
-        if frame is None:
-            event = self._young.get(location) or self._event(location)
-            if event.__class__ is Appended and event.count == 1 and event.plain:
-                return [Stored(seq, event.ts, event.blobs)]
-            frame = self._open(location, event)
-        return frame.records(seq, seq + 1)
 
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
         """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where they are unreadable."""

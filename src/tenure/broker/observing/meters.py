@@ -9,14 +9,13 @@ a few of them, evenly spread and weighted, so that it costs what one of few jobs
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Any, Final
 
 from tenure.broker.observing.metrics import Histogram
 from tenure.core.events import Acked, Claimed, Released
 from tenure.core.state.frame_index import find
 from tenure.core.state.queue import Queue
-from tenure.core.state.ranges import count
+from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
 
 __all__ = ["Meters", "QueueMeters"]
@@ -56,47 +55,51 @@ class Meters:
 
         Returns how many jobs the event is about, as the others do.
         """
-        meters, runs = self._of(event), event.runs
-        if len(runs) == 2 and runs[1] == 1:
-            meters.claimed += 1
-            _waited(meters, topic, runs[0], 1, event.at)
-            return 1
-        total = count(runs)
+        queue, runs, now = topic.queue, event.runs, event.at
+        assert queue is not None
+        meters = self._queues.get(event.topic) or self._begin(event)
+        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
         meters.claimed += total
-        for seq, weight in _sampled(runs, total):
-            _waited(meters, topic, seq, weight, event.at)
+        for seq, weight in samples:
+            before = queue.deliveries.get(seq) if queue.deliveries else None
+            if before is None:
+                pieces = topic.pieces
+                at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
+                meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
+            elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+                meters.worst = (seq, before + 1)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
         """Measure how long work took, and how many deliveries."""
-        meters, queue, runs = self._of(event), topic.queue, event.runs
+        queue, runs = topic.queue, event.runs
         assert queue is not None
-        if len(runs) == 2 and runs[1] == 1:
-            meters.acked += 1
-            _worked(meters, queue, runs[0], 1, event.at)
-            return 1
-        total = count(runs)
+        meters = self._queues.get(event.topic) or self._begin(event)
+        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
         meters.acked += total
-        for seq, weight in _sampled(runs, total):
-            _worked(meters, queue, seq, weight, event.at)
+        for seq, weight in samples:
+            lease = queue.in_flight.get(seq)
+            if lease is not None:
+                meters.processing_ms.observe(event.at - lease.since, weight)
+                meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
         return total
 
     def released(self, event: Released) -> int:
         """Count jobs that came back."""
         released = count(event.runs)
-        self._of(event).released += released
+        meters = self._queues.get(event.topic) or self._begin(event)
+        meters.released += released
         return released
 
     def forget(self, topic_id: int) -> None:
         """Drop the numbers of a queue that is gone."""
         self._queues.pop(topic_id, None)
 
-    def _of(self, event: Claimed | Acked | Released) -> QueueMeters:
-        meters = self._queues.get(event.topic)
-        if meters is None:
-            if len(self._queues) >= QUEUES_MAX:
-                del self._queues[next(iter(self._queues))]
-            meters = self._queues[event.topic] = QueueMeters(event.at)
+    def _begin(self, event: Claimed | Acked | Released) -> QueueMeters:
+        """Start the numbers of the queue of this event, its first."""
+        if len(self._queues) >= QUEUES_MAX:
+            del self._queues[next(iter(self._queues))]
+        meters = self._queues[event.topic] = QueueMeters(event.at)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
@@ -121,40 +124,21 @@ class Meters:
         }
 
 
-def _waited(meters: QueueMeters, topic: Topic, seq: int, weight: int, now: int) -> None:
-    queue = topic.queue
-    assert queue is not None
-    before = queue.deliveries.get(seq) if queue.deliveries else None
-    if before is None:
-        pieces = topic.pieces
-        at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
-        meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
-    elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
-        meters.worst = (seq, before + 1)
-
-
-def _worked(meters: QueueMeters, queue: Queue, seq: int, weight: int, now: int) -> None:
-    lease = queue.in_flight.get(seq)
-    if lease is not None:
-        meters.processing_ms.observe(now - lease.since, weight)
-        meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
-
-
-def _sampled(runs: list[int], total: int) -> Iterator[tuple[int, int]]:
-    """A few seqs of these runs, evenly spread, each with how many it stands for."""
+def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
+    """Return how many seqs are in these runs, and a few of them, evenly spread, each with how many it stands for."""
+    total = count(runs)
     if total <= _SAMPLES:
-        for i in range(0, len(runs), 2):
-            for seq in range(runs[i], runs[i] + runs[i + 1]):
-                yield seq, 1
-        return
+        return total, [(seq, 1) for seq in each(runs)]
     wanted = [total * k // _SAMPLES for k in range(_SAMPLES + 1)]
+    samples: list[tuple[int, int]] = []
     passed, k = 0, 0
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
         while k < _SAMPLES and wanted[k] < passed + n:
-            yield lo + wanted[k] - passed, wanted[k + 1] - wanted[k]
+            samples.append((lo + wanted[k] - passed, wanted[k + 1] - wanted[k]))
             k += 1
         passed += n
+    return total, samples
 
 
 def _shown(histogram: Histogram) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
@@ -19,7 +18,7 @@ from tenure.broker.serving.stream_leases import StreamLeases
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.topic_turns import Turns
 from tenure.contract.commands import Claim
-from tenure.contract.replies import Extended, Grant, Settled
+from tenure.contract.replies import Grant
 from tenure.contract.values import check_whole
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
@@ -27,10 +26,7 @@ from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Overloaded, TenureError
 
-__all__ = ["ServingLoop"]
-
-T = TypeVar("T")
-S = TypeVar("S", Settled, Extended)
+__all__ = ["ServingLoop", "closing"]
 
 
 class ServingLoop:
@@ -50,12 +46,12 @@ class ServingLoop:
         )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._unsynced = UnsyncedClaims(self)
-        self._streams = StreamLeases(self)
+        self.streams = StreamLeases(self)
         self._publisher = Publisher(self)
         self._turns = Turns()
         self._again: set[Topic] = set()
         self._is_turn_planned = False
-        self._closed = False
+        self.is_closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
         engine.touched.update(topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name)))
@@ -63,22 +59,22 @@ class ServingLoop:
 
     def close(self) -> None:
         """Turn away everybody who waits; no command is taken from here on."""
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         self.alarms.close()
         self._turn_away(closing())
         self._publisher.close()
 
     def check_open(self) -> None:
         """Raise Closed once the broker is."""
-        if self._closed:
+        if self.is_closed:
             raise closing()
 
     def check_writable(self) -> None:
         """Raise Closed once the broker is, or once its disk has failed: no claim is answered with nothing then."""
         failed = self.engine.log.failed
-        if self._closed or failed is not None:
+        if self.is_closed or failed is not None:
             raise closing() if failed is None else read_only(failed)
 
     def _on_failure(self) -> None:
@@ -105,24 +101,7 @@ class ServingLoop:
         """How long a caller may wait, held within the limit."""
         return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
 
-    # Answers
-
-    def answer(self, answer: Answer[T]) -> Answer[T]:
-        """The answer to a command that has been carried out."""
-        self.settle()
-        return answer
-
-    def answer_holder(self, answer: Answer[S], node: str) -> Answer[S]:
-        """The answer to a worker that settled or extended jobs, and thereby shows that it is alive."""
-        if self._streams.by_node:
-            self._streams.hear(answer.reply, node)
-        self.settle()
-        return answer
-
-    def look(self, reply: T) -> T:
-        """Looking may let time pass, and so make something claimable."""
-        self.settle()
-        return reply
+    # Claims
 
     def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
         """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
@@ -158,14 +137,14 @@ class ServingLoop:
 
     def give_back(self, grant: Grant) -> None:
         """Give back what a caller was about to get. What cannot be given back runs out by itself."""
-        if grant.lease and not self._closed:
+        if grant.lease and not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now()))
             self.settle()
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Give back leases whose connection is gone. What cannot be given back runs out by itself."""
-        if not self._closed:
+        if not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now()))
             self.settle()
@@ -175,7 +154,7 @@ class ServingLoop:
     def open_stream(self, topic: Topic, claim: Claim) -> WorkStream:
         """Let a stream wait on a queue, for what this claim asks for."""
         self.check_waiters()
-        stream = self._streams.open(topic, claim)
+        stream = self.streams.open(topic, claim)
         self.coordinator.add(topic, stream)
         self.coordinator.serve(topic)
         self.settle()
@@ -183,7 +162,7 @@ class ServingLoop:
 
     def detach(self, topic: Topic | None, node: str | None) -> int:
         """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
-        ended = self._streams.of(topic, node)
+        ended = self.streams.of(topic, node)
         for stream in ended:
             stream.detach()
         return len(ended)
@@ -207,7 +186,7 @@ class ServingLoop:
     def tell_ended(self) -> None:
         """Report the leases that ran out since the last call."""
         for topic, ended in self.engine.take_ended():
-            self._streams.expire(ended)
+            self.streams.expire(ended)
             self._publisher.expire(topic, ended)
 
     # Moving on
@@ -308,7 +287,7 @@ class ServingLoop:
         self.coordinator.resting.clear()
         self.engine.touched |= self._again
         self._again.clear()
-        if self._closed:
+        if self.is_closed:
             return
         if self._turns:
             self._queue_up()
@@ -322,7 +301,7 @@ class ServingLoop:
 
     def _clock_moved(self) -> None:
         self.engine.held_ms = self.engine.last_ms = 0
-        if not self._closed:
+        if not self.is_closed:
             self.alarms.check()
 
 

@@ -66,7 +66,7 @@ class StreamLeases:
         lists = self.by_node.values() if node is None else [self.by_node.get(node, [])]
         return [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
 
-    def hear(self, reply: replies.Settled | replies.Extended, node: str) -> None:
+    def note_sign_of_life(self, reply: replies.Settled | replies.Extended, node: str) -> None:
         """A worker named jobs that are not its own any more: its streams on that queue have a sign of life.
 
         Jobs that are still its own are told by the events about them, to the one stream that they were given to.
