@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec.structs import force_setattr
 
-from tenure.contract.commands import Command
 from tenure.contract.fields import U64_MAX
-from tenure.contract.names import check_topic_name
 from tenure.errors import Invalid
-from tenure.http.api.app import Call
 from tenure.http.wire.message import Body, Request
 
 __all__ = [
     "U64_MAX",
     "Reader",
-    "addressed",
     "check_media",
     "check_wholes",
     "invalid_body",
@@ -38,7 +33,6 @@ __all__ = [
 _MESSAGE_CHARS_MAX: Final = 300
 
 S = TypeVar("S", bound=msgspec.Struct)
-C = TypeVar("C", bound=Command[Any])
 
 
 class Reader(Generic[S]):
@@ -83,14 +77,6 @@ class Reader(Generic[S]):
         field = twice(body, self.schema)
         if field is not None:
             raise Invalid(f"{field} is given twice: give it once", field=field)
-
-
-def addressed(call: Call, read: Callable[[Request], C]) -> C:
-    """Return the command in a request's body, with the topic of its path."""
-    topic = check_topic_name(call.names["topic"])
-    command = read(call.request)
-    force_setattr(command, "topic", topic)
-    return command
 
 
 def check_media(request: Request) -> None:

@@ -10,9 +10,10 @@ import msgspec
 from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
 from tenure.core.level import Level
+from tenure.http.api.app import Call
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["Stopwatch", "encode", "performance", "record", "reply"]
+__all__ = ["Stopwatch", "as_fields", "encode", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
@@ -39,11 +40,18 @@ def performance(request: Request, fsync_ms: float | None = None) -> bytes:
     return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
 
 
-def reply(request: Request, fields: dict[str, Any], *, status: int = 200, fsync_ms: float | None = None) -> Response:
-    """A response from values of ours, ``performance`` added."""
+def reply(
+    request: Request, fields: dict[str, Any] | msgspec.Struct, *, status: int = 200, fsync_ms: float | None = None
+) -> Response:
+    """Make a response from values of ours, ``performance`` added."""
     body = encode(fields)
     head = body[:-1] + b"," if fields else b"{"
     return Response(status, head + performance(request, fsync_ms) + b"}")
+
+
+def as_fields(call: Call, answered: msgspec.Struct, fsync_ms: float) -> Response:
+    """Render a reply whose fields are those of the response."""
+    return reply(call.request, answered, fsync_ms=fsync_ms)
 
 
 def record(stored: Stored, *, tags: bool = True, meta: bool = True, data: bool = True) -> bytes:
