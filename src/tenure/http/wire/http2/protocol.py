@@ -31,11 +31,11 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
-from tenure.http.wire.encode import BODILESS, Refused, all_headers, is_sound
+from tenure.http.wire.encode import BODILESS, Refused, is_sound
 from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
 from tenure.http.wire.http2.stream import Http2Stream
+from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
 from tenure.http.wire.refusals import HTTP2_MS, is_paced
 from tenure.http.wire.respond import Pending, carry_out, fault_response, run_stream
@@ -59,11 +59,6 @@ class Http2Protocol(asyncio.Protocol):
         self._meter = FrameMeter(registry.limits)
         self._h2 = _connection(registry)
         self._streams: dict[int, Http2Stream] = {}
-        self._stalled = False
-        self._out_pace: Pace | None = None
-        self._written_bytes = 0
-        self._out_bytes = 0
-        self._noted = False
         self._waiting: deque[Http2Stream] = deque()
         self._settling = False
         self._starts_later = False
@@ -73,20 +68,19 @@ class Http2Protocol(asyncio.Protocol):
         self._waits = False
         self._paused = False
         self._pause: asyncio.TimerHandle | None = None  # this peer is refused too often
-        self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._writer = Http2Writer(self._h2, self._transport, self._registry, meter=self._meter)
         self._h2.initiate_connection()
         extra = self._registry.limits.h2_window_bytes - 65_535
         if extra > 0:
             self._h2.increment_flow_control_window(extra)
-        self._send_out()
+        self._writer.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over = True
+        self._writer.lose()
         self._registry.discard(self)
-        self._registry.unsent.forget(self)
         if self._pause is not None:
             self._pause.cancel()
         for stream in list(self._streams.values()):
@@ -97,13 +91,12 @@ class Http2Protocol(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self._stalled, self._out_pace = True, Pace(self._registry.now_s, self.taken_bytes())
+        self._writer.stall()
         self._regulate()
-        self._note()
 
     def resume_writing(self) -> None:
-        self._stalled = False
-        if not self._over:
+        self._writer.stalled = False
+        if not self._writer.gone:
             self._regulate()
             self._pump_all()
             self._settle()
@@ -119,7 +112,7 @@ class Http2Protocol(asyncio.Protocol):
         """Read what has come, for as long as this turn of the loop allows, and the rest in a later one."""
         turns, data, at = self._registry.reading, self._unread, 0
         self._waits = False
-        while at < len(data) and not self._over and self._pause is None:
+        while at < len(data) and not self._writer.gone and self._pause is None:
             if turns.used_up():
                 self._waits = True
                 turns.wait(self._read)
@@ -127,14 +120,14 @@ class Http2Protocol(asyncio.Protocol):
             size = max(_SMALL_SLICE_BYTES, min(self._meter.left_bytes, _SLICE_BYTES))
             self._read_slice(data[at : at + size])
             at += size
-        self._unread = b"" if self._over else data[at:]
+        self._unread = b"" if self._writer.gone else data[at:]
         self._regulate()
 
     def _regulate(self) -> None:
         """Take no more from the socket while the peer does not take what is sent, while what came waits here, or while
         the peer is refused too often.
         """
-        pause = self._stalled or self._waits or self._pause is not None
+        pause = self._writer.stalled or self._waits or self._pause is not None
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
@@ -264,7 +257,7 @@ class Http2Protocol(asyncio.Protocol):
 
     def _resume(self) -> None:
         self._pause = None
-        if not self._over:
+        if not self._writer.gone:
             self._read()
             self._settle()
 
@@ -281,27 +274,19 @@ class Http2Protocol(asyncio.Protocol):
             response = fault_response(Request("", ""))
         bare = stream.head_only or response.status in BODILESS
         streams = response.stream is not None and not bare
-        self._h2.send_headers(stream.number, self._head(response), end_stream=bare or not (streams or response.body))
+        self._writer.send_head(stream, response, is_whole=bare or not (streams or response.body))
         if streams and response.stream is not None:
             stream.pending = asyncio.get_running_loop().create_task(self._run(stream, response.stream))
         elif bare or not response.body:
             self._finish(stream)
         else:
-            self._put(stream, response.body)
+            self._writer.put(stream, response.body)
             stream.ended = True
             self._pump(stream)
 
-    def _head(self, response: Response) -> list[tuple[bytes, bytes]]:
-        head = [(b":status", b"%d" % response.status), (b"date", self._registry.date[6:-2])]
-        if response.status not in BODILESS:
-            head.append((b"content-type", response.content_type))
-            if response.stream is None:
-                head.append((b"content-length", b"%d" % len(response.body)))
-        return head + [(name.lower(), value) for name, value in all_headers(response)]
-
     async def _send(self, stream: Http2Stream, data: bytes) -> None:
         if not stream.gone:
-            self._put(stream, data)
+            self._writer.put(stream, data)
             self._pump(stream)
             self._settle()
         await stream.room()
@@ -317,17 +302,17 @@ class Http2Protocol(asyncio.Protocol):
             self._reset(stream, ErrorCodes.INTERNAL_ERROR)
         self._settle()
 
-    def _put(self, stream: Http2Stream, data: bytes) -> None:
-        stream.out.put(data)
-        self._out_bytes += len(data)
-
     def _settle(self) -> None:
         """Start requests that the peer has made room for by taking its answers, and send what there is to send."""
         if self._settling:
             return
         self._settling = True
         turns = self._registry.reading
-        while self._waiting and self._pause is None and self._out_bytes <= self._registry.limits.unsent_bytes_max:
+        while (
+            self._waiting
+            and self._pause is None
+            and self._writer.queued_bytes <= self._registry.limits.unsent_bytes_max
+        ):
             if turns.used_up():
                 if not self._starts_later:
                     self._starts_later = True
@@ -337,28 +322,13 @@ class Http2Protocol(asyncio.Protocol):
             if not stream.gone and not stream.opened:
                 self._start(stream)
         self._settling = False
-        self._send_out()
-        self._note()
+        self._writer.flush()
+        self._writer.note()
 
     def _start_on(self) -> None:
         self._starts_later = False
-        if not self._over:
+        if not self._writer.gone:
             self._settle()
-
-    def _note(self) -> None:
-        """Have what is kept for the peer counted with what all others have not taken."""
-        keeps = not self._over and self.unsent_bytes() > 0
-        if keeps or self._noted:
-            self._noted = keeps
-            self._registry.note_unsent(self)
-
-    def unsent_bytes(self) -> int:
-        """Return how many bytes are kept for the peer."""
-        return self._out_bytes + self._transport.get_write_buffer_size()
-
-    def taken_bytes(self) -> int:
-        """Return how many bytes the peer has taken since it connected."""
-        return self._written_bytes - self._transport.get_write_buffer_size()
 
     def _pump_all(self) -> None:
         for stream in list(self._streams.values()):
@@ -368,23 +338,8 @@ class Http2Protocol(asyncio.Protocol):
     def _pump(self, stream: Http2Stream) -> None:
         """Send what the peer's windows and the socket let through; end the stream where that was all."""
         with self._living(stream):
-            while stream.out and not self._stalled:
-                size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
-                if size <= 0:
-                    break
-                data = stream.out.take(size)
-                self._out_bytes -= len(data)
-                self._h2.send_data(stream.number, data)
-                stream.sent_bytes += len(data)
-                self._meter.credit(2)
-                self._send_out()
-            if stream.out:
-                stream.block()
-            else:
-                stream.blocked = False
-                if stream.ended and not stream.gone:
-                    self._h2.end_stream(stream.number)
-                    self._finish(stream)
+            if self._writer.pump(stream):
+                self._finish(stream)
         stream.wake()
 
     def _finish(self, stream: Http2Stream) -> None:
@@ -403,40 +358,32 @@ class Http2Protocol(asyncio.Protocol):
         self._streams.pop(stream.number, None)
         stream.gone = True
         stream.release_body()
-        self._out_bytes -= len(stream.out)
-        stream.out.clear()
+        self._writer.forget(stream)
         if isinstance(stream.pending, asyncio.Task) and stream.pending is not asyncio.current_task():
             stream.pending.cancel()
         stream.wake()
         self._idle_since_s = self._registry.now_s
         self._close_when_done()
 
-    def _send_out(self) -> None:
-        data = self._h2.data_to_send()
-        if data and not self._transport.is_closing():
-            self._written_bytes += len(data)
-            self._transport.write(data)
-
     # Ending.
 
     def _close_when_done(self) -> None:
-        if self._registry.draining and not self._streams and not self._over:
+        if self._registry.draining and not self._streams and not self._writer.gone:
             self._close(ErrorCodes.NO_ERROR)
 
     def _close(self, code: ErrorCodes | None) -> None:
         """Say why, and close. ``None``: the library has said it already."""
-        self._over = True
+        self._writer.gone = True
         if code is not None:
             self._h2.close_connection(code)
-        self._send_out()
+        self._writer.flush()
         self._transport.close()
         for stream in list(self._streams.values()):
             self._drop(stream)
 
     def abort(self) -> None:
         """Close without another byte."""
-        self._over = True
-        self._transport.abort()
+        self._writer.abort()
 
     def drain(self) -> None:
         """Finish requests, end streams, refuse new ones; then say goodbye and close.
@@ -464,13 +411,13 @@ class Http2Protocol(asyncio.Protocol):
         limits = self._registry.limits
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
-        self._note()
+        self._writer.note()
         late_s = now_s - limits.tick_ms / 1000
         closing = self._transport.is_closing()
-        if closing or self._stalled:
+        if closing or self._writer.stalled:
             for stream in self._streams.values():
                 stream.pass_over(late_s)
-            if self._taken_too_slowly(late_s):
+            if self._writer.too_slow(late_s):
                 self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
@@ -480,15 +427,6 @@ class Http2Protocol(asyncio.Protocol):
             self._close(ErrorCodes.NO_ERROR)
         else:
             self._tick_streams(late_s)
-
-    def _taken_too_slowly(self, late_s: float) -> bool:
-        """Whether the peer takes what waits for it in the socket more slowly than it must."""
-        limits, taken_bytes = self._registry.limits, self.taken_bytes()
-        if self._out_pace is None:
-            self._out_pace = Pace(self._registry.now_s, taken_bytes)
-        return self._out_pace.too_slow(
-            late_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
-        )
 
     def _tick_streams(self, late_s: float) -> None:
         for stream in list(self._streams.values()):
