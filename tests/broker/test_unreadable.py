@@ -221,7 +221,7 @@ def test_a_claim_buries_a_bounded_number_of_unreadable_jobs(monkeypatch: pytest.
     world.harm("q", 1, how="flip")
     found = [run.claim(world.engine, "q", node="w").reply.seqs for _ in range(3)]
     assert found == [[], [], [11]]
-    assert world.engine.touched
+    assert world.engine.changed_topics
     assert world.engine.metrics.dead_lettered == world.look("q")["dead_lettered"] == 10
 
 

@@ -66,8 +66,8 @@ _FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.item
 class Engine:
     """State and log in step. One owner, one thread; every method is synchronous.
 
-    ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
-    ``stalled`` are the sources of routers that wait for their destination, by its name.
+    ``changed_topics`` are topics on which something may have become claimable or readable since the broker last looked.
+    ``stalled_routers`` are the sources of routers that wait for their destination, by its name.
     ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened;
     ``fruitless_bytes`` is what it has moved since ``trimmed_live_bytes`` were alive, when it may have nothing to win.
     """
@@ -83,10 +83,10 @@ class Engine:
         self.gate: Gate | None = None
         self.pin: Pin | None = None
         self.listeners: list[Listener] = []
-        self.touched: set[Topic] = set()
-        self.stalled: dict[str, set[str]] = {}
+        self.changed_topics: set[Topic] = set()
+        self.stalled_routers: dict[str, set[str]] = {}
         self._frames = 0
-        self.held_ms = 0
+        self.turn_ms = 0
         self.last_ms = 0
         self.synced_batch = 0
         self.log_bytes = 0
@@ -133,7 +133,7 @@ class Engine:
         self.log.reserve(state.jobs * self.settings.reserve_per_job_bytes)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
-        state.expired, state.touched = 0, self.touched
+        state.expired, state.touched = 0, self.changed_topics
         self._look_for_room()
         self._start_clock()
 
@@ -172,11 +172,11 @@ class Engine:
     def now(self) -> int:
         """Log time, now. A wall clock that moved against it is noted in the log on the way.
 
-        While `held_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
+        While `turn_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
         that happens in one turn happens at once.
         """
-        if self.held_ms:
-            return self.held_ms
+        if self.turn_ms:
+            return self.turn_ms
         state, clock = self.state, self.clock
         now, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
@@ -192,7 +192,7 @@ class Engine:
         """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now, wall_offset_ms))
-            self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
+            self.changed_topics.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     def mark_time(self) -> None:
         """Note the time in the log, where there is room for it."""
@@ -207,7 +207,7 @@ class Engine:
 
         Raises what stands in its way, and nothing has changed then.
         """
-        decided = DECIDES[command.__class__](self.state, command, self.held_ms or self.now(), self.reader)
+        decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
         if decided.__class__ is tuple:
             events, reply, level = decided
             if events.__class__ in _FRAMES:  # one event: most commands end here
@@ -298,14 +298,14 @@ class Engine:
             if event.extra is None or not event.extra.moved_from:
                 self.totals.produced += event.count
         elif event.__class__ is TopicPut:
-            self.touched.add(state.by_id[event.topic])
+            self.changed_topics.add(state.by_id[event.topic])
 
     def note_head(self, topic: Topic, seq: int) -> None:
         """Remember that the newest seq of a topic is in the pending batch, and wake those who wait for it."""
         if self._heads_batch != self.log.pending_batch:
             self._close_heads()
         self._heads[topic.id] = seq
-        self.touched.add(topic)
+        self.changed_topics.add(topic)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""
@@ -344,7 +344,7 @@ class Engine:
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
                     if topic.config.durability == "fsync":
-                        self.touched.add(topic)
+                        self.changed_topics.add(topic)
 
     def _look_for_room(self) -> None:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""

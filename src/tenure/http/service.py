@@ -217,7 +217,7 @@ class Service:
         self._broker = broker
         if self._export is not None:
             self._export.start(broker)
-        self.context.opened(broker)
+        self.context.set_broker(broker)
         report = broker.recovery
         if report is not None:
             extra = {"batches": report.batches, "torn_bytes": report.torn_bytes, "topics": self.context.topics_count}

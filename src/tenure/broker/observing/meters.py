@@ -118,9 +118,9 @@ class Meters:
             "expired": queue.expired,
             "failed_before": len(queue.histories),
             "worst": {"seq": seq, "deliveries": deliveries} if seq else None,
-            "in_queue_ms": _shown(meters.in_queue_ms),
-            "processing_ms": _shown(meters.processing_ms),
-            "deliveries": _shown(meters.deliveries),
+            "in_queue_ms": _report_histogram(meters.in_queue_ms),
+            "processing_ms": _report_histogram(meters.processing_ms),
+            "deliveries": _report_histogram(meters.deliveries),
         }
 
 
@@ -141,7 +141,7 @@ def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
     return total, samples
 
 
-def _shown(histogram: Histogram) -> dict[str, Any]:
+def _report_histogram(histogram: Histogram) -> dict[str, Any]:
     """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for what lies above them."""
     return {
         "bounds": list(histogram.bounds),

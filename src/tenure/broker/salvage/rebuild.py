@@ -116,7 +116,7 @@ def _write(engine: Engine, remains: Remains, revisit: Revisit, problems: list[Pr
     kept = []
     for remnant in remains:
         lost = _write_records(engine, remnant, revisit, problems)
-        kept.append(_kept(remnant, lost))
+        kept.append(_report_topic(remnant, lost))
     for remnant in sorted(remains, key=lambda each: each.topic.count > 0):
         now, topic = engine.now(), remnant.topic
         engine.commit(TopicCarried(now, topic.id, msgspec.Raw(dump_topic(topic, now_ms=now))))
@@ -200,7 +200,7 @@ def _settle(remnant: Remnant, written: BitMap64) -> None:
         topic.queue.copies = {seq: copy for seq, copy in remnant.copies.items() if seq in topic.queue.parked}
 
 
-def _kept(remnant: Remnant, lost: list[int]) -> KeptTopic:
+def _report_topic(remnant: Remnant, lost: list[int]) -> KeptTopic:
     topic = remnant.topic
     return KeptTopic(
         id=topic.id,

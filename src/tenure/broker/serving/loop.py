@@ -42,7 +42,7 @@ class ServingLoop:
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
-            engine, self.alarms, on_time_passed=self.tell_ended, attend_later=self._attend_later
+            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self._attend_later
         )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._unsynced = UnsyncedClaims(self)
@@ -54,7 +54,9 @@ class ServingLoop:
         self.is_closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
-        engine.touched.update(topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name)))
+        engine.changed_topics.update(
+            topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name))
+        )
         self.settle()
 
     def close(self) -> None:
@@ -183,7 +185,7 @@ class ServingLoop:
         if not self.engine.listeners:
             self.engine.state.ended = None
 
-    def tell_ended(self) -> None:
+    def report_ended(self) -> None:
         """Report the leases that ran out since the last call."""
         for topic, ended in self.engine.take_ended():
             self.streams.expire(ended)
@@ -195,13 +197,13 @@ class ServingLoop:
         """After every command: feed those who wait, and plan the write."""
         engine = self.engine
         if engine.state.ended:
-            self.tell_ended()
-        if engine.touched:
+            self.report_ended()
+        if engine.changed_topics:
             if self.coordinator.waiting or self.readings or engine.state.routers_from:
                 self._attend()
             else:
-                engine.touched.clear()
-        engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
+                engine.changed_topics.clear()
+        engine.turn_ms = engine.last_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
 
@@ -210,7 +212,7 @@ class ServingLoop:
 
         Where that is true of more topics than one turn serves, they wait for their turns by priority.
         """
-        if 0 < self.engine.settings.turn_topics_max < len(self.engine.touched):
+        if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
             self._attend_first(self._next_turn())
         else:
@@ -222,12 +224,12 @@ class ServingLoop:
         Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
         longer than one pass.
         """
-        touched, attended = self.engine.touched, set[Topic]()
+        touched, attended = self.engine.changed_topics, set[Topic]()
         for topic in topics:
             self._attend_once(topic, attended)
         while touched:
             self._attend_once(touched.pop(), attended)
-        self.tell_ended()
+        self.report_ended()
         for topic in touched:
             self._attend_later(topic)
         touched.clear()
@@ -243,9 +245,9 @@ class ServingLoop:
     def _queue_up(self) -> None:
         """Let every topic that was touched wait for its turn; among equals the one that was made first comes first."""
         engine = self.engine
-        topics = sorted(engine.touched, key=lambda topic: topic.id)
+        topics = sorted(engine.changed_topics, key=lambda topic: topic.id)
         self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
-        engine.touched.clear()
+        engine.changed_topics.clear()
 
     def _next_turn(self) -> list[Topic]:
         topics = self._turns.take(self.engine.settings.turn_topics_max)
@@ -254,7 +256,7 @@ class ServingLoop:
         return topics
 
     def _attend_to(self, topic: Topic) -> None:
-        if self.engine.stalled:
+        if self.engine.stalled_routers:
             self._resume(topic.name)
         state = self.engine.state
         is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
@@ -269,7 +271,7 @@ class ServingLoop:
         engine = self.engine
         more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
         for dest in stalled:
-            engine.stalled.setdefault(dest, set()).add(topic.name)
+            engine.stalled_routers.setdefault(dest, set()).add(topic.name)
         if more:
             self._attend_later(topic)
 
@@ -285,7 +287,7 @@ class ServingLoop:
     def _attend_again(self) -> None:
         self._is_turn_planned = False
         self.coordinator.resting.clear()
-        self.engine.touched |= self._again
+        self.engine.changed_topics |= self._again
         self._again.clear()
         if self.is_closed:
             return
@@ -297,10 +299,12 @@ class ServingLoop:
     def _resume(self, dest: str) -> None:
         """Something happened on a topic that routers wait for: let them try again."""
         topics = self.engine.state.topics
-        self.engine.touched.update(topics[name] for name in self.engine.stalled.pop(dest, ()) if name in topics)
+        self.engine.changed_topics.update(
+            topics[name] for name in self.engine.stalled_routers.pop(dest, ()) if name in topics
+        )
 
     def _clock_moved(self) -> None:
-        self.engine.held_ms = self.engine.last_ms = 0
+        self.engine.turn_ms = self.engine.last_ms = 0
         if not self.is_closed:
             self.alarms.check()
 

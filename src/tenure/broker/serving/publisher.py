@@ -38,7 +38,7 @@ class Publisher:
             self._serving.unfollow(self._publish)
 
     def _publish(self, event: Event) -> None:
-        self._serving.tell_ended()
+        self._serving.report_ended()
         row = translate(self._serving.engine.state, event)
         if row is not None:
             self._offer(row)

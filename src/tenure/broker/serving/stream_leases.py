@@ -76,10 +76,10 @@ class StreamLeases:
             return
         for stream in self.by_node.get(node, ()):
             if stream.topic.name == reply.topic:
-                self._hear(stream)
+                self._note_alive(stream)
 
-    def _hear(self, stream: WorkStream) -> None:
-        stream.hear()
+    def _note_alive(self, stream: WorkStream) -> None:
+        stream.note_alive()
         self._serving.coordinator.wake(stream.topic, stream)
 
     # What is held
@@ -103,13 +103,13 @@ class StreamLeases:
         self._serving.engine.state.pass_time(
             topic, event.at
         )  # as the fold will: what runs out by then is not settled by it
-        self._serving.tell_ended()
+        self._serving.report_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
             stream = self._lent[number].stream
             if leaves:
                 self._take(number, job_count)
             if is_sign:
-                self._hear(stream)
+                self._note_alive(stream)
 
     def _named(self, queue: Queue, runs: list[int]) -> dict[int, int]:
         """How many jobs in these runs are held under which leases of streams, at the cost of the lesser of the two."""
@@ -151,7 +151,7 @@ class StreamLeases:
         """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
         engine = self._serving.engine
         claim = still_held(engine.state, answer.reply, engine.now())
-        self._serving.tell_ended()
+        self._serving.report_ended()
         if claim is answer.reply:
             return answer
         return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None

@@ -90,7 +90,7 @@ class WorkStream:
         elif signs_count == self._signs_count:
             self._is_silent = True
 
-    def hear(self) -> None:
+    def note_alive(self) -> None:
         """Its worker settled or extended something that was given here: a sign of life."""
         self._signs_count += 1
         self._is_silent = False

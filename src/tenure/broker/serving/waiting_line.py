@@ -90,7 +90,7 @@ class Line:
         self._hungry[taker] = None
         return True
 
-    def served(self, taker: Taker) -> None:
+    def move_to_end(self, taker: Taker) -> None:
         """It got something: others come first now."""
         if taker in self._hungry:
             self._hungry.move_to_end(taker)

@@ -49,7 +49,7 @@ class Context:
             raise Closed("the log is being replayed: try again shortly", code="not_ready", **progress)
         return self._broker
 
-    def opened(self, broker: Broker) -> None:
+    def set_broker(self, broker: Broker) -> None:
         """The replay is done: requests can be served."""
         self._broker = broker
 

@@ -17,7 +17,7 @@ from tenure.errors import Conflict, Denied
 from tenure.http.api.app import Call
 from tenure.http.api.auth import visible
 
-__all__ = ["check_router", "listed_prefixes", "masked_cycle", "shown_config", "visible_names"]
+__all__ = ["check_router", "listed_prefixes", "mask_cycle", "shown_config", "visible_names"]
 
 
 def check_router(call: Call, router: Router) -> None:
@@ -26,7 +26,7 @@ def check_router(call: Call, router: Router) -> None:
         raise Denied("this router has an end that this key does not reach: use a key that does, or another name")
 
 
-def masked_cycle(call: Call, conflict: Conflict) -> Conflict:
+def mask_cycle(call: Call, conflict: Conflict) -> Conflict:
     """The error of a router that closes a cycle, with null for each topic that the caller's key does not reach."""
     cycle = conflict.detail.get("cycle")
     if cycle is None or all(visible(call, name) for name in cycle):

@@ -16,10 +16,10 @@ from tenure.http.api.render import encode, performance, record, reply
 from tenure.http.streams.sse import field
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["claimed", "extended", "job_frames", "listed", "one_job", "settled"]
+__all__ = ["job_frames", "listed", "one_job", "render_claim", "render_extended", "render_settled"]
 
 
-def claimed(request: Request, claim: Grant) -> Response:
+def render_claim(request: Request, claim: Grant) -> Response:
     """The jobs of a claim."""
     return Response(
         200,
@@ -72,7 +72,7 @@ def _job(claim: Grant, job: Stored, opening: bytes, lease: bytes) -> bytes:
     )
 
 
-def settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
+def render_settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
     """Return what renders the answer to an ack or a nack; ``verb`` names the count."""
 
     def render(call: Call, answered: Settled, fsync_ms: float) -> Response:
@@ -93,7 +93,7 @@ def settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
     return render
 
 
-def extended(call: Call, answered: Extended, fsync_ms: float) -> Response:
+def render_extended(call: Call, answered: Extended, fsync_ms: float) -> Response:
     """The new deadlines, by seq as a string."""
     return Response(
         200,

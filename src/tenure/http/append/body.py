@@ -53,7 +53,7 @@ def _read_whole(body: Body, records_max: int) -> Append | None:
         return None
     check_count(len(parsed.records), records_max)
     datas = [bytes(record.data) for record in parsed.records]
-    if not _says_no_more(body, parsed) or not _are_shallow(datas):
+    if not _is_all_parsed(body, parsed) or not _are_shallow(datas):
         return None
     if parsed.config is not None:
         check_wholes(parsed.config, "config")
@@ -70,7 +70,7 @@ def _decode(body: Body) -> PlainBody | AppendBody:
         return _decode_full(body)
 
 
-def _says_no_more(body: Body, parsed: AppendBody | PlainBody) -> bool:
+def _is_all_parsed(body: Body, parsed: AppendBody | PlainBody) -> bool:
     """Whether the body says nothing beside what was understood: nothing twice, nothing unknown.
 
     What was understood, written as short as JSON allows, is then as long as the body. That settles it for what most

@@ -15,7 +15,7 @@ from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
 from tenure.http.api.command import built, command, decoder
 from tenure.http.api.context import Context
-from tenure.http.api.queue_render import claimed, extended, settled
+from tenure.http.api.queue_render import render_claim, render_extended, render_settled
 from tenure.http.api.render import as_fields
 from tenure.http.wire.message import Later, Request, Response, Result
 
@@ -30,12 +30,12 @@ def claim(context: Context, call: Call) -> Result:
     request = call.request
     answer = context.broker.run_claim(_decode_claim(context, call))
     if isinstance(answer, Answer):
-        return Later(answer, lambda reply: claimed(request, reply))
+        return Later(answer, lambda reply: render_claim(request, reply))
     return _claim_later(request, answer)
 
 
 async def _claim_later(request: Request, answer: Awaitable[Grant]) -> Response:
-    return claimed(request, await answer)
+    return render_claim(request, await answer)
 
 
 def redrive(_: Context, call: Call) -> Redrive:
@@ -54,10 +54,13 @@ def redrive(_: Context, call: Call) -> Redrive:
 _BOTH, _WRITE, _ADMIN = frozenset({"read", "write"}), frozenset({"write"}), frozenset({"admin"})
 _TOPIC = "/v0/topics/:topic"
 
+_ack, _nack = command(Ack, render_settled(b"acked")), command(Nack, render_settled(b"nacked"))
+_extend, _redrive = command(Extend, render_extended), built(redrive, as_fields)
+
 ROUTES = [
     Route("POST", f"{_TOPIC}/claim", claim, _BOTH, Claim, "Lease jobs to a worker"),
-    Route("POST", f"{_TOPIC}/ack", command(Ack, settled(b"acked")), _WRITE, Ack, "Complete jobs, which deletes them"),
-    Route("POST", f"{_TOPIC}/nack", command(Nack, settled(b"nacked")), _WRITE, Nack, "Give jobs back, now or later"),
-    Route("POST", f"{_TOPIC}/extend", command(Extend, extended), _WRITE, Extend, "Push out the deadline of held jobs"),
-    Route("POST", f"{_TOPIC}/redrive", built(redrive, as_fields), _ADMIN, RedriveFields, "Put dead letters to work"),
+    Route("POST", f"{_TOPIC}/ack", _ack, _WRITE, Ack, "Complete jobs, which deletes them"),
+    Route("POST", f"{_TOPIC}/nack", _nack, _WRITE, Nack, "Give jobs back, now or later"),
+    Route("POST", f"{_TOPIC}/extend", _extend, _WRITE, Extend, "Push out the deadline of held jobs"),
+    Route("POST", f"{_TOPIC}/redrive", _redrive, _ADMIN, RedriveFields, "Put dead letters to work"),
 ]

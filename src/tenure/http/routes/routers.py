@@ -15,7 +15,7 @@ from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
 from tenure.http.api.command import built
 from tenure.http.api.context import Context
-from tenure.http.api.prefixes import check_router, masked_cycle
+from tenure.http.api.prefixes import check_router, mask_cycle
 from tenure.http.api.query import Query
 from tenure.http.api.queue_render import listed
 from tenure.http.api.render import reply
@@ -33,7 +33,7 @@ def put_router(context: Context, call: Call) -> Result:
     try:
         return _put(context, call)
     except Conflict as conflict:
-        raise masked_cycle(call, conflict) from None
+        raise mask_cycle(call, conflict) from None
 
 
 def _build_put(context: Context, call: Call) -> PutRouter:

@@ -59,7 +59,7 @@ class Follower:
     async def run(self) -> None:
         """Serve until the reader is gone or another one takes its place. Raises what the broker does, if it closes."""
         try:
-            await self._say(sse.RETRY)
+            await self._send_bytes(sse.RETRY)
             while not self._replaced:
                 if self._error is not None:
                     raise self._error
@@ -71,7 +71,7 @@ class Follower:
             for waiter in self._waiting.values():
                 waiter.cancel()
 
-    async def _say(self, data: bytes) -> None:
+    async def _send_bytes(self, data: bytes) -> None:
         await self._send(data)
         self._said_at = self._loop.time()
 
@@ -82,7 +82,7 @@ class Follower:
             async with asyncio.timeout_at(self._said_at + self._following.heartbeat_ms / 1000):
                 await self._arrival.wait()
         except TimeoutError:
-            await self._say(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
+            await self._send_bytes(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
 
     # One topic's turn
 
@@ -102,9 +102,9 @@ class Follower:
             elif not self._replaced:
                 self._wait_for_more(name, cursor)
         except NotFound:
-            await self._tell_deleted(name, cursor)
+            await self._send_deleted(name, cursor)
         except Corrupt as error:
-            await self._tell_damage(name, error)
+            await self._send_damage(name, error)
 
     async def _hand_over(self, name: str, found: Difference, cursor: int) -> int:
         """Send what was found; returns where the reader then is."""
@@ -114,7 +114,7 @@ class Follower:
             records = [stored for stored in records if stored.seq <= durable]
             reached, head = min(reached, durable), min(head, durable)
         if found.tombstone is not None:
-            cursor = await self._tell_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
+            cursor = await self._send_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
         reached = max(reached, cursor)
         head = max(head, reached)
         for batch, last in _batches(records, self._following.batch_bytes_max):
@@ -146,7 +146,7 @@ class Follower:
             head_seq,
         )
 
-    async def _tell_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
+    async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
         """Tell of loss, once. Behind the frame the cursor stands before the first record that is left."""
         recreated = gap.reason == "recreated"
         if not recreated and gap.gap_to <= self._gaps_told.get(name, 0):
@@ -157,7 +157,7 @@ class Follower:
         await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)
         return cursor
 
-    async def _tell_damage(self, name: str, error: Corrupt) -> None:
+    async def _send_damage(self, name: str, error: Corrupt) -> None:
         """Tell which records cannot be read, and go on behind them."""
         first, last = error.detail["first_seq"], error.detail["last_seq"]
         info = self._broker.topic(name, touch=False)
@@ -166,19 +166,19 @@ class Follower:
         await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=last)
         self._due.append(name)
 
-    async def _tell_deleted(self, name: str, cursor: int) -> None:
+    async def _send_deleted(self, name: str, cursor: int) -> None:
         """The topic is gone, for good as far as this session goes; the others go on."""
         self._gone.add(name)
         frame_id = encode_cursors(self._session.cursors)
         said = encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
-        await self._say(sse.frame(b"topic-deleted", said, event_id=frame_id))
+        await self._send_bytes(sse.frame(b"topic-deleted", said, event_id=frame_id))
         if not self._replaced:
             self._session.cursors.pop(name, None)
 
     async def _emit(self, name: str, event: bytes, data: bytes, *, cursor: int) -> None:
         """Send one frame; once it is taken, the reader has come as far as its id says."""
         frame_id = encode_cursors(self._session.cursors | {name: cursor})
-        await self._say(sse.frame(event, data, event_id=frame_id))
+        await self._send_bytes(sse.frame(event, data, event_id=frame_id))
         self._move(name, cursor)
 
     def _move(self, name: str, cursor: int) -> None:

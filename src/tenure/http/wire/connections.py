@@ -91,8 +91,10 @@ class Connections:
         self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
 
     def add(self, connection: Connection, peer: str) -> bool:
-        """Take in a connection that was just accepted; it is silent until `heard`. Where there are too many, the one
-        that has been silent for longest is cut. Returns False where there is no room: tell it, and close it.
+        """Take in a connection that was just accepted; it is silent until `mark_heard`.
+
+        Where there are too many, the one that has been silent for longest is cut. Return False where there is no room:
+        refuse the connection and close it.
         """
         self.counts.accepted += 1
         full = len(self._open) >= self.connections_max
@@ -121,7 +123,7 @@ class Connections:
         """Whether there are so many beyond the cap that not even a refusal is sent any more."""
         return len(self._open) >= self.connections_max + over_cap_max(self.connections_max) and not self._silent
 
-    def heard(self, connection: Connection) -> None:
+    def mark_heard(self, connection: Connection) -> None:
         """A connection has sent its first whole head: it is not silent any more."""
         self._silent.discard(connection)
 

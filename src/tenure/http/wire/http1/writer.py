@@ -7,10 +7,10 @@ import asyncio
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 
-__all__ = ["Outlet"]
+__all__ = ["Http1Writer"]
 
 
-class Outlet:
+class Http1Writer:
     """Writes to a transport. What is written while ``gathering`` leaves together.
 
     A stream's bytes are bounded: ``send_chunk`` and ``send_plain`` return only when the transport has room again, and

@@ -186,7 +186,7 @@ class Http2Protocol(asyncio.Protocol):
 
     def _on_request(self, event: RequestReceived) -> None:
         check_head(event.headers)
-        self._registry.heard(self)
+        self._registry.mark_heard(self)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
