@@ -1,9 +1,8 @@
 """The broker: one writer in process, every command of the contract, nothing that polls.
 
 A command is carried out when it is called: it is decided, logged and folded before the call returns, in the order of
-the calls. What it returns is an `Answer` to await, which resolves once the write is as durable as its topic asks for.
-So a caller may send a thousand commands and then wait for one write, and a caller that awaits each one is none the
-wiser.
+the calls. It returns an `Answer` to await, which resolves once the write is as durable as its topic asks for. So a
+caller may send a thousand commands and then wait for one write; a caller that awaits each one sees no difference.
 """
 
 from __future__ import annotations
@@ -108,23 +107,23 @@ class Broker(CommandMethods):
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening found: batches, a torn tail if there was one. None for a broker in memory."""
+        """The report of opening the log: batches, a torn tail if there was one. None for a broker in memory."""
         log = self._engine.log
         return log.report if isinstance(log, FileLog) else None
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether an answer waits for a write or a sync: work that can wait should."""
+        """Whether an answer waits for a write or a sync: postpone work that can wait."""
         return self._serving.committer.is_awaited
 
     @property
     def failed(self) -> TenureError | None:
-        """What the disk refused, once it has: the broker is read-only from then on. Open the directory again."""
+        """The error with which the disk failed, or None. The broker is read-only after it: open the directory again."""
         return self._engine.log.failed
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the disk is full: appends are refused, and acks use room that was kept for them."""
+        """Whether the disk is full: appends are refused, and acks use the room that is reserved for them."""
         return self._engine.log.crowded
 
     async def __aenter__(self) -> Broker:
@@ -134,14 +133,14 @@ class Broker(CommandMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Answer those who wait with Closed, write and sync everything, leave a checkpoint, let the directory go."""
+        """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""
         self._serving.close()
         await self._upkeep.finish()
 
     def run(self, command: Command[T]) -> Answer[T]:
-        """Carry out a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
+        """Run a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
 
-        Raises Invalid for what is none.
+        Raises Invalid for a claim, or for what is no command.
         """
         if command.__class__ not in DECIDES or command.__class__ is Claim:
             raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
@@ -177,7 +176,7 @@ class Broker(CommandMethods):
     # Claims and streams
 
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
-        """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
+        """Claim at once where no caller waits, else in turn. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
@@ -199,7 +198,7 @@ class Broker(CommandMethods):
         return answer
 
     def _claim_in_turn(self, command: Claim, *, wait_ms: int) -> Awaitable[Grant]:
-        """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
+        """Run a claim that may have to wait: for callers before it, for its cohort, or for a job to come."""
         topic, queue = self._state.queue(command.topic)
         alone = not topic.config.claim_jitter_ms and not self._serving.coordinator.waits_on(topic)
         if alone or (isinstance(command.claim_id, str) and command.claim_id in queue.claims):
@@ -211,14 +210,14 @@ class Broker(CommandMethods):
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
-        release them.
+        give them back.
         """
         self._serving.check_writable()
         found, _ = self._state.queue(topic)
         return self._serving.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
-        """End the work streams of a node, or of everybody, and leave what was read from them leased; returns how many.
+        """End the work streams of a node, or of all nodes; return how many. Jobs that were read from them stay leased.
 
         A worker that drains takes no more and finishes what it has; a broker that stops finds those jobs still leased
         when it is opened again.
@@ -238,7 +237,7 @@ class Broker(CommandMethods):
         return self._look(GetJob(topic=topic, seq=seq))
 
     def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Live leases of a queue."""
+        """Return the live leases of a queue."""
         return self._look(ListLeases(topic=topic, limit=limit, cursor=cursor))
 
     def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
@@ -253,20 +252,20 @@ class Broker(CommandMethods):
         return meters
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
-        """A topic's state and config."""
+        """Return a topic's state and config."""
         return self._look(GetTopic(topic=topic, touch=touch))
 
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
-        """Names of topics, in order."""
+        """Return names of topics, in order."""
         return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
 
     def idempotency_keys(self, topic: str) -> int:
-        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        """Return how many idempotency keys a topic remembers now; 0 where there is no such topic."""
         self._serving.check_open()
         return self._engine.keys_held(topic)
 
     async def synced(self) -> None:
-        """Wait until everything appended so far is durable, whatever its class."""
+        """Wait until everything appended so far is durable, also in topics that do not ask for a sync."""
         self._serving.check_open()
         await self._serving.committer.durable(self._engine.write())
 
@@ -286,20 +285,20 @@ class Broker(CommandMethods):
 
     def pin(self, batch: int | None, *, bytes_max: int = 0) -> None:
         """Keep the log from ``batch`` on while that takes no more than ``bytes_max`` beyond what is kept anyway; None
-        lets go.
+        removes the pin.
         """
         self._serving.check_open()
         bytes_max = check_whole(bytes_max, "bytes_max")
         self._engine.pin = None if batch is None else Pin(check_whole(batch, "batch"), bytes_max)
 
     def mark_time(self) -> None:
-        """Note the time in the log where a lease has run out since the last mark and nothing in the log may say so."""
+        """Log the time where a lease has expired since the last mark: no other event shows that its deadline passed."""
         self._serving.check_open()
         self._marked = mark_time(self._engine, self._marked)
         self._serving.settle()
 
     def router(self, router: str) -> Router:
-        """One router, as it stands now."""
+        """Return one router, as it is now."""
         found: Router = self._look(GetRouter(router=router))
         return found
 
@@ -313,8 +312,8 @@ class Broker(CommandMethods):
         cursor: str | None = None,
         reaches: Reaches | None = None,
     ) -> Page:
-        """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
-        router with another is left out.
+        """Return routers by name, those between the given topics only. ``reaches`` says which names the caller may see;
+        a router with any other is left out.
         """
         return self._look(
             ListRouters(prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches)

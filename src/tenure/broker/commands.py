@@ -222,7 +222,7 @@ class CommandMethods:
     def delete_topic(
         self, topic: str, *, if_empty: bool = False, reaches: Reaches | None = None
     ) -> Answer[tuple[bool, list[str]]]:
-        """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
+        """Delete a topic with its records, and the routers at either end. ``reaches`` says which names the caller may
         change: Denied where one of those routers has another.
         """
         return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))

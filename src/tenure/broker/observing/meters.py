@@ -1,9 +1,8 @@
-"""How long jobs wait, how long work on them takes, how often they are handed out: per queue, since the broker was
-opened.
+"""Histograms per queue since the broker was opened: time in the queue, processing time, deliveries.
 
-Kept in memory and never logged: they are about this process's time, and a restart begins anew. They see each event
-before the fold does, while the state still tells who held what since when. An event of a thousand jobs is measured at
-a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
+They are kept in memory and never logged: they are about this process's time, and a restart starts them again. They see
+each event before the fold does, while the state still shows which lease held a job since when. An event of a thousand
+jobs is measured at a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SAMPLES: Final = 8
 
 
 class QueueMeters:
-    """The numbers of one queue. ``worst`` is the job handed out most often of late: (seq, deliveries)."""
+    """The numbers of one queue. ``worst`` is the job with the most deliveries of late: (seq, deliveries)."""
 
     __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
 
@@ -103,7 +102,7 @@ class Meters:
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
-        """The numbers of one queue; totals are of jobs since ``since``, which is None where nothing happened yet."""
+        """Return the numbers of one queue; totals count jobs since ``since``, which is None before the first event."""
         meters = self._queues.get(topic.id)
         since = None if meters is None else meters.since + wall_offset_ms
         meters = meters or QueueMeters(0)
@@ -142,7 +141,7 @@ def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _report_histogram(histogram: Histogram) -> dict[str, Any]:
-    """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for what lies above them."""
+    """Return a histogram with its quantiles; ``counts`` has one more than ``bounds``, for values above them."""
     return {
         "bounds": list(histogram.bounds),
         "counts": list(histogram.counts),

@@ -1,4 +1,4 @@
-"""The moving parts of an open broker: after each command, those who wait are fed and the write is planned."""
+"""The serving loop: after each command, wake long polls and streams, forward along routers, and plan the write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["ServingLoop", "closing"]
 
 
 class ServingLoop:
-    """The moving parts around one engine, on one event loop."""
+    """The parts of an open broker that need an event loop, around one engine."""
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self.engine = engine
@@ -60,7 +60,7 @@ class ServingLoop:
         self.settle()
 
     def close(self) -> None:
-        """Turn away everybody who waits; no command is taken from here on."""
+        """Refuse all waiting callers with Closed; no command is taken after this."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -69,18 +69,18 @@ class ServingLoop:
         self._publisher.close()
 
     def check_open(self) -> None:
-        """Raise Closed once the broker is."""
+        """Raise Closed after `close`."""
         if self.is_closed:
             raise closing()
 
     def check_writable(self) -> None:
-        """Raise Closed once the broker is, or once its disk has failed: no claim is answered with nothing then."""
+        """Raise Closed after `close`, or after the disk has failed: a claim must not be answered as if empty then."""
         failed = self.engine.log.failed
         if self.is_closed or failed is not None:
             raise closing() if failed is None else read_only(failed)
 
     def _on_failure(self) -> None:
-        """The disk has failed: nothing will come for those who wait."""
+        """Refuse all waiting callers: the disk has failed, and nothing will come for them."""
         if self.committer.failed is not None:
             self._turn_away(read_only(self.committer.failed))
 
@@ -90,7 +90,7 @@ class ServingLoop:
             reading.refuse(error)
 
     def check_waiters(self) -> None:
-        """One more may wait. Raises Overloaded."""
+        """Raise Overloaded where as many callers wait as may."""
         limit = self.engine.settings.waiters_max
         if self.coordinator.waiting + sum(map(len, self.readings.values())) >= limit:
             raise Overloaded(
@@ -100,13 +100,13 @@ class ServingLoop:
             )
 
     def clamp_wait(self, wait_ms: int) -> int:
-        """How long a caller may wait, held within the limit."""
+        """Return how long a caller may wait, within the limit. Raises Invalid."""
         return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
 
     # Claims
 
     def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
-        """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
+        """Run a claim before those that wait. Where it dead-lettered jobs, these are served in the next turn."""
         dead_lettered = self.engine.totals.dead_lettered
         answer = self.engine.run(command)
         if self.engine.totals.dead_lettered > dead_lettered:
@@ -114,7 +114,7 @@ class ServingLoop:
         return answer
 
     def claim_now(self, topic: Topic, command: Claim, *, or_wait: bool) -> Awaitable[Grant] | None:
-        """Claim without waiting; None where nothing was there and the caller would rather wait."""
+        """Claim without waiting; return None where nothing was ready and the caller may wait for it."""
         try:
             answer = self.claim(topic, command)
         except Overloaded:
@@ -126,26 +126,26 @@ class ServingLoop:
         return self.answer_claim(answer)
 
     def answer_claim(self, answer: Answer[Grant]) -> Awaitable[Grant]:
-        """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
+        """Return the answer of a claim as an awaitable. A caller that goes away while it waits gives its jobs back."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
             return self._unsynced.answer(answer)
         return answer
 
     def _abandon(self, reply: object) -> None:
-        """A caller went away while it awaited its answer: a claim is given back."""
+        """Give back the jobs of a claim whose caller went away while it awaited its answer."""
         if isinstance(reply, Grant):
             self.give_back(reply)
 
     def give_back(self, grant: Grant) -> None:
-        """Give back what a caller was about to get. What cannot be given back runs out by itself."""
+        """Give back the jobs of a grant that its caller did not get. What cannot be given back expires."""
         if grant.lease and not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now()))
             self.settle()
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
-        """Give back leases whose connection is gone. What cannot be given back runs out by itself."""
+        """Give back leases whose connection is gone. What cannot be given back expires."""
         if not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now()))
@@ -154,7 +154,7 @@ class ServingLoop:
     # Streams
 
     def open_stream(self, topic: Topic, claim: Claim) -> WorkStream:
-        """Let a stream wait on a queue, for what this claim asks for."""
+        """Open a work stream that waits on a queue for what this claim asks for. Raises Overloaded, Invalid."""
         self.check_waiters()
         stream = self.streams.open(topic, claim)
         self.coordinator.add(topic, stream)
@@ -163,7 +163,7 @@ class ServingLoop:
         return stream
 
     def detach(self, topic: Topic | None, node: str | None) -> int:
-        """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
+        """End the work streams of a queue and a node, or of all; return how many. Jobs read from them stay leased."""
         ended = self.streams.of(topic, node)
         for stream in ended:
             stream.detach()
@@ -174,27 +174,27 @@ class ServingLoop:
         return self._publisher.subscribe(topic)
 
     def follow(self, listener: Listener) -> None:
-        """Report every event from now on, before it is folded, and collect the leases that run out."""
+        """Call ``listener`` with every event from now on, before it is folded, and collect expired leases."""
         if not self.engine.listeners:
             self.engine.state.ended = []
         self.engine.listeners.append(listener)
 
     def unfollow(self, listener: Listener) -> None:
-        """Report no more."""
+        """Stop calling ``listener``."""
         self.engine.listeners.remove(listener)
         if not self.engine.listeners:
             self.engine.state.ended = None
 
     def report_ended(self) -> None:
-        """Report the leases that ran out since the last call."""
+        """Report the leases that expired since the last call to streams and subscriptions."""
         for topic, ended in self.engine.take_ended():
             self.streams.expire(ended)
             self._publisher.expire(topic, ended)
 
-    # Moving on
+    # After each command
 
     def settle(self) -> None:
-        """After every command: feed those who wait, and plan the write."""
+        """Serve waiting callers after a command, and plan the write."""
         engine = self.engine
         if engine.state.ended:
             self.report_ended()
@@ -208,9 +208,9 @@ class ServingLoop:
             self.committer.plan()
 
     def _attend(self) -> None:
-        """Something became claimable or readable: forward, feed and wake whoever waits for it.
+        """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
 
-        Where that is true of more topics than one turn serves, they wait for their turns by priority.
+        Where more topics have changed than one turn serves, they wait for their turns by priority.
         """
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
@@ -219,10 +219,10 @@ class ServingLoop:
             self._attend_first([])
 
     def _attend_first(self, topics: list[Topic]) -> None:
-        """Attend to these topics in their order, then to those that are touched.
+        """Serve these topics in their order, then the changed ones.
 
-        Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
-        longer than one pass.
+        Each topic is served once: one that changes again meanwhile is served in the loop's next turn, so that no turn
+        takes longer than one pass.
         """
         touched, attended = self.engine.changed_topics, set[Topic]()
         for topic in topics:
@@ -243,7 +243,7 @@ class ServingLoop:
             self._attend_to(topic)
 
     def _queue_up(self) -> None:
-        """Let every topic that was touched wait for its turn; among equals the one that was made first comes first."""
+        """Queue every changed topic for its turn; among equals the one that was created first comes first."""
         engine = self.engine
         topics = sorted(engine.changed_topics, key=lambda topic: topic.id)
         self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
@@ -267,7 +267,7 @@ class ServingLoop:
             reading.look_again()
 
     def _forward(self, topic: Topic) -> None:
-        """Let the routers of a topic go a step; those that wait for their destination go on when it is touched."""
+        """Run one step of the routers of a topic; a stalled one continues when its destination changes."""
         engine = self.engine
         more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
         for dest in stalled:
@@ -297,7 +297,7 @@ class ServingLoop:
         self.settle()
 
     def _resume(self, dest: str) -> None:
-        """Something happened on a topic that routers wait for: let them try again."""
+        """Retry the routers that are stalled on this destination."""
         topics = self.engine.state.topics
         self.engine.changed_topics.update(
             topics[name] for name in self.engine.stalled_routers.pop(dest, ()) if name in topics
@@ -310,10 +310,10 @@ class ServingLoop:
 
 
 def read_only(failed: TenureError) -> Closed:
-    """What callers hear once the disk has failed."""
+    """Return the error for callers after the disk has failed."""
     return Closed(f"Nothing is taken in any more: {failed.message}")
 
 
 def closing() -> Closed:
-    """What callers hear once the broker is closed."""
+    """Return the error for callers after the broker is closed."""
     return Closed("this broker is closed: open it again", code="shutting_down")
