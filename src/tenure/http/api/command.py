@@ -1,7 +1,7 @@
-"""Handlers of routes that are one command: decode or build it, run it, and render its reply once the write is durable.
+"""Handlers of routes that are one command: decode or build it, run it, and render its reply after the write is durable.
 
-A row of a route table names the command and how its reply is rendered; what is left over for a function of its own is
-the way to a command that is more than its body, or a claim, which may wait.
+A row of a route table names the command and the renderer of its reply. A function builds the command where it is more
+than the body; a claim, which may wait, has a handler of its own.
 """
 
 from __future__ import annotations

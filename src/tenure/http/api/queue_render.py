@@ -1,7 +1,7 @@
 """Replies about jobs and leases as bytes.
 
-A claim of a thousand jobs is the longest answer there is, so it is put together with one format per job; ``data`` and
-``meta`` go in as they lie in the log. Names of topics and lease ids need no escaping: what may stand in them is plain.
+A claim of a thousand jobs is the longest answer there is, so it is built with one format per job; ``data`` and ``meta``
+are copied as they are in the log. Names of topics and lease ids need no escaping: only plain characters are allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["job_frames", "listed", "one_job", "render_claim", "render_extended",
 
 
 def render_claim(request: Request, claim: Grant) -> Response:
-    """The jobs of a claim."""
+    """Render the jobs of a claim."""
     return Response(
         200,
         b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d,"lease_id":%b,'
@@ -37,7 +37,7 @@ def render_claim(request: Request, claim: Grant) -> Response:
 
 
 def job_frames(claim: Grant) -> list[bytes]:
-    """The jobs of a claim as events of a work stream."""
+    """Return the jobs of a claim as events of a work stream."""
     bodies = _jobs(claim, b'{"topic":"%b",' % claim.topic.encode())
     return [
         b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, field(body))
@@ -46,7 +46,7 @@ def job_frames(claim: Grant) -> list[bytes]:
 
 
 def _jobs(claim: Grant, opening: bytes) -> list[bytes]:
-    """Each job as an object that starts with ``opening``."""
+    """Return each job as an object that starts with ``opening``."""
     lease = b'"lease_id":null,"deadline":null'
     if claim.lease_id is not None:
         lease = b'"lease_id":"%b","deadline":%d' % (claim.lease_id.encode(), claim.deadline)
@@ -73,7 +73,7 @@ def _job(claim: Grant, job: Stored, opening: bytes, lease: bytes) -> bytes:
 
 
 def render_settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
-    """Return what renders the answer to an ack or a nack; ``verb`` names the count."""
+    """Return a function that renders the answer to an ack or a nack; ``verb`` names the count."""
 
     def render(call: Call, answered: Settled, fsync_ms: float) -> Response:
         return Response(
@@ -94,7 +94,7 @@ def render_settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
 
 
 def render_extended(call: Call, answered: Extended, fsync_ms: float) -> Response:
-    """The new deadlines, by seq as a string."""
+    """Render the new deadlines, by seq as a string."""
     return Response(
         200,
         b'{"topic":"%b","extended":%d,"skipped":%b,"deadlines":{%b},%b}'

@@ -1,4 +1,4 @@
-"""Replies as bytes. ``data`` and ``meta`` are spliced in as they were given, never parsed and never encoded again."""
+"""Rendering of replies as bytes. ``data`` and ``meta`` are copied as they were given, never parsed or encoded again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 class Stopwatch:
-    """How long an answer waited for its sync: 0.0 where none gated it. Start it when the broker has answered."""
+    """The time that an answer waited for its sync: 0.0 where it needed none. Start it when the broker has answered."""
 
     __slots__ = ("_gated", "_started")
 
@@ -34,7 +34,7 @@ class Stopwatch:
 
 
 def performance(request: Request, fsync_ms: float | None = None) -> bytes:
-    """The member that every body ends with; ``fsync_ms`` belongs to writes."""
+    """Return the member that every body ends with; ``fsync_ms`` belongs to writes."""
     if fsync_ms is None:
         return b'"performance":{"server_total_ms":%.3f}' % request.elapsed_ms
     return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
@@ -55,7 +55,7 @@ def as_fields(call: Call, answered: msgspec.Struct, fsync_ms: float) -> Response
 
 
 def record(stored: Stored, *, tags: bool = True, meta: bool = True, data: bool = True) -> bytes:
-    """A record as a reader sees it: what is absent is left out, not null."""
+    """Render a record for a reader: an absent field is left out, not null."""
     out = b'{"$seq":%d,"$ts":%d' % (stored.seq, stored.ts)
     if stored.node is not None:
         out += b',"$node":' + encode(stored.node)

@@ -65,7 +65,7 @@ def _decode(joined: bytes, first: int) -> Sequence[PlainRecord | RecordBody]:
 
 
 def _is_all_parsed(joined: bytes, parsed: Sequence[PlainRecord | RecordBody]) -> bool:
-    """Whether the text says nothing beside what was understood: it is as long as JSON makes that, but for spaces."""
+    """Return whether the text has nothing beside what was parsed: it is as long as JSON makes that, but for spaces."""
     shortest = _encode(parsed)
     return len(shortest) == len(joined) or len(_squeeze(shortest)) == len(_squeeze(joined))
 

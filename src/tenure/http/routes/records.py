@@ -1,4 +1,4 @@
-"""Records: append, read, delete."""
+"""Routes of records: append, read, delete."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _no_admin(topic: str) -> Denied:
 
 
 async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
-    """Raise the conflict of a client's last append once that append is durable: its caller takes the seqs for success,
+    """Raise the conflict of a client's last append after that append is durable: its caller takes the seqs for success,
     so a repeat waits as the first copy does (fault 26).
     """
     info = broker.topic(topic, touch=False)

@@ -1,4 +1,4 @@
-"""Routers: put, look, list, delete."""
+"""Routes of routers: put, get, list, delete."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _put = built(_build_put, _render_put)
 
 
 def get_router(context: Context, call: Call) -> Response:
-    """One router, as it stands now."""
+    """Return one router, as it is now."""
     router = context.broker.router(call.names["r"])
     check_router(call, router)
     return reply(call.request, router_fields(router))
 
 
 def list_routers(context: Context, call: Call) -> Response:
-    """Routers by name, those that the caller may see at both ends."""
+    """List routers by name, those that the caller may see at both ends."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, source, dest = query.text("prefix") or "", query.text("source"), query.text("dest")
@@ -87,13 +87,13 @@ def _deleted(call: Call, deleted: bool, fsync_ms: float) -> Response:
 
 
 def _check_known(context: Context, call: Call) -> None:
-    """Raise Denied where a router of this name is there already and beyond the caller's key."""
+    """Raise Denied where a router of this name exists and is beyond the caller's key."""
     with suppress(NotFound):
         check_router(call, context.broker.router(call.names["r"]))
 
 
 def router_fields(router: Router) -> dict[str, Any]:
-    """A router as the wire shows it."""
+    """Return the fields of a router on the wire."""
     return {
         "router": router.name,
         "source": router.source,

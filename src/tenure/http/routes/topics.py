@@ -1,4 +1,4 @@
-"""Topics as such: put, patch, look, list, delete."""
+"""Routes of topics: put, patch, get, list, delete."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _configured(call: Call, info: TopicInfo, created: bool, *, fsync_ms: float) 
 
 
 def get_topic(context: Context, call: Call) -> Response:
-    """A topic's state and config."""
+    """Return a topic's state and config."""
     touch = Query(call.request).flag("touch", True)
     return reply(call.request, topic_fields(call, context.broker.topic(call.names["topic"], touch=touch)))
 
 
 def list_topics(context: Context, call: Call) -> Response:
-    """Topics by name, those that the caller may see."""
+    """List topics by name, those that the caller may see."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, contains, cursor = query.text("prefix") or "", query.text("contains") or "", query.text("cursor")
@@ -86,13 +86,13 @@ def list_topics(context: Context, call: Call) -> Response:
         for about in fields["topics"]:
             if "queue" in about:
                 about["meters"] = _brief(broker.meters(about["topic"]))
-    if more:  # given out behind a name that the caller may see: it says nothing about others
+    if more:  # it continues after a name that the caller may see, so it reveals no other
         fields["next_cursor"] = cursor_of(last)
     return reply(call.request, fields)
 
 
 def _brief(meters: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a queue without the buckets: what a list has room for."""
+    """Return the numbers of a queue without the buckets, for a list."""
     quantiles = {
         f"{name}_p99": meters[name]["p99"] for name in ("in_queue_ms", "processing_ms") if meters[name]["count"]
     }
@@ -114,7 +114,7 @@ def _deleted(call: Call, answered: tuple[bool, list[str]], fsync_ms: float) -> R
 
 
 def topic_fields(call: Call, info: TopicInfo) -> dict[str, Any]:
-    """A topic as the wire shows it: ``queue`` only where it is one, no name that the caller's key does not reach."""
+    """Return the fields of a topic on the wire: ``queue`` only for a queue, no name beyond the caller's key."""
     fields = msgspec.structs.asdict(info)
     fields["config"] = shown_config(call, info.config)
     if info.queue is None:

@@ -2,8 +2,8 @@
 
 A topic that is behind is read a batch at a time, and sent before anything more is read: a slow reader costs the server
 one batch, and gets larger ones (fault 33). A topic that is at its head has one waiter on the broker and costs nothing
-until something comes. What the reader has been given is noted in the session only after it was taken, so coming back
-repeats or continues and never skips (fault 32).
+until something comes. The cursor in the session moves only after the reader has taken the frame, so coming back repeats
+or continues and never skips (fault 32).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Follower:
         self._replaced = False
 
     def replace(self) -> None:
-        """Another connection reads the session now: stop."""
+        """Stop, because another connection reads the session now."""
         self._replaced = True
         self._arrival.set()
 
     async def run(self) -> None:
-        """Serve until the reader is gone or another one takes its place. Raises what the broker does, if it closes."""
+        """Serve until the reader is gone or another one takes its place. Raises Closed after the broker is."""
         try:
             await self._send_bytes(sse.RETRY)
             while not self._replaced:
@@ -76,7 +76,7 @@ class Follower:
         self._said_at = self._loop.time()
 
     async def _rest(self) -> None:
-        """Wait until something is due; a heartbeat goes out only when nothing else has for so long."""
+        """Wait until a topic is due; send a heartbeat when nothing else was sent for its interval."""
         self._arrival.clear()
         try:
             async with asyncio.timeout_at(self._said_at + self._following.heartbeat_ms / 1000):
@@ -87,7 +87,7 @@ class Follower:
     # One topic's turn
 
     async def _serve(self, name: str) -> None:
-        """Hand over a batch of one topic; come back to it if there is more, else let it wait."""
+        """Send a batch of one topic; queue the topic again if there is more, else wait for more."""
         cursor = self._session.cursors.get(name)
         if cursor is None:
             return
@@ -107,7 +107,7 @@ class Follower:
             await self._send_damage(name, error)
 
     async def _hand_over(self, name: str, found: Difference, cursor: int) -> int:
-        """Send what was found; returns where the reader then is."""
+        """Send what was found; return the cursor of the reader after it."""
         records, reached, head = found.records, found.next_from_seq, found.head_seq
         if self._following.strong:
             durable = self._broker.topic(name, touch=False).durable_seq
@@ -147,7 +147,7 @@ class Follower:
         )
 
     async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
-        """Tell of loss, once. Behind the frame the cursor stands before the first record that is left."""
+        """Send a gap frame, once. After it the cursor is before the first record that is left."""
         recreated = gap.reason == "recreated"
         if not recreated and gap.gap_to <= self._gaps_told.get(name, 0):
             return cursor
@@ -158,7 +158,7 @@ class Follower:
         return cursor
 
     async def _send_damage(self, name: str, error: Corrupt) -> None:
-        """Tell which records cannot be read, and go on behind them."""
+        """Send which records cannot be read, and continue after them."""
         first, last = error.detail["first_seq"], error.detail["last_seq"]
         info = self._broker.topic(name, touch=False)
         gap = Tombstone(first, last, "unreadable", last - first + 1, info.earliest_seq, info.head_seq)
@@ -167,7 +167,7 @@ class Follower:
         self._due.append(name)
 
     async def _send_deleted(self, name: str, cursor: int) -> None:
-        """The topic is gone, for good as far as this session goes; the others go on."""
+        """Send that a topic was deleted; this session drops it for good and goes on with the others."""
         self._gone.add(name)
         frame_id = encode_cursors(self._session.cursors)
         said = encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
@@ -176,7 +176,7 @@ class Follower:
             self._session.cursors.pop(name, None)
 
     async def _emit(self, name: str, event: bytes, data: bytes, *, cursor: int) -> None:
-        """Send one frame; once it is taken, the reader has come as far as its id says."""
+        """Send one frame; after it is taken, move the cursors to those of its id."""
         frame_id = encode_cursors(self._session.cursors | {name: cursor})
         await self._send_bytes(sse.frame(event, data, event_id=frame_id))
         self._move(name, cursor)
@@ -188,7 +188,7 @@ class Follower:
     # Waiting
 
     def _wait_for_more(self, name: str, cursor: int) -> None:
-        """Have the broker wake us: when a record comes, or, where one came that is not durable yet, when it is.
+        """Wait at the broker for a record to come, or, where one came that is not durable yet, for it to be.
 
         One record is asked for, so that what comes while a slow reader is being served takes no room.
         """
@@ -205,14 +205,14 @@ class Follower:
         waiter.add_done_callback(lambda _: self._wake(name))
 
     def _wake(self, name: str) -> None:
-        """A topic has something to tell: it is due, or it is gone."""
+        """Queue a topic whose wait has ended: it is due, or it was deleted."""
         waiter = self._waiting.pop(name)
         if waiter.cancelled():
             return
         error = waiter.exception()
         if isinstance(error, NotFound):
             self._gone.add(name)
-        elif error is not None and not isinstance(error, Corrupt):  # damage is told when the topic is served
+        elif error is not None and not isinstance(error, Corrupt):  # damage is reported when the topic is served
             self._error = error
         self._due.append(name)
         self._arrival.set()
@@ -223,7 +223,7 @@ async def _outcome(coming: Awaitable[T]) -> T:
 
 
 def _batches(records: list[Stored], bytes_max: int) -> Iterator[tuple[list[Stored], bool]]:
-    """Records in batches of at most so many bytes, at least one in each; True with the last."""
+    """Yield records in batches of a bounded size, at least one in each; True with the last."""
     batch: list[Stored] = []
     size = 0
     for stored in records:

@@ -28,7 +28,10 @@ _CHUNKED = b"transfer-encoding: chunked\r\n"
 
 
 class Pipeline:
-    """``on_room`` is called when something was written outside of a read, ``on_over`` after the last response."""
+    """The requests under way on one connection, and the order of their responses.
+
+    ``on_room`` is called when something was written outside of a read, ``on_over`` after the last response.
+    """
 
     __slots__ = (
         "_backlog",
@@ -78,7 +81,7 @@ class Pipeline:
 
     @property
     def polled(self) -> bool:
-        """Whether the peer waits for something that only it can want: a stream, or work that has a task."""
+        """Whether the peer waits for a stream, or for work that has a task: these end with the connection."""
         return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
 
     @property
@@ -87,7 +90,7 @@ class Pipeline:
         return self._pause is not None
 
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """Return whether no more should be read."""
         return bool(self._backlog) or self._held()
 
     def _held(self) -> bool:
@@ -119,7 +122,7 @@ class Pipeline:
         self.flush()
 
     def invite(self) -> None:
-        """The peer waits for leave to send its body; answers before it come first."""
+        """Send 100 Continue, after all earlier responses."""
         if self.busy:
             self._invitation = True
         else:
@@ -203,7 +206,7 @@ class Pipeline:
         self._leave(last=last)
 
     def _leave(self, *, last: bool) -> None:
-        """The first exchange is over."""
+        """Remove the first exchange, whose response is written."""
         self._exchanges.popleft()
         if last:
             self.over = True
@@ -222,7 +225,7 @@ class Pipeline:
         exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
 
     async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:
-        """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
+        """Run a stream to its end. One that was cut short gets no proper end, so that its reader notices."""
         ended = await run_stream(stream, send)  # made here: a task may end before it begins
         if self.writer.gone:
             return
@@ -239,7 +242,7 @@ class Pipeline:
     # The end.
 
     def lose(self) -> None:
-        """The peer is gone: stop what only it wanted. A write goes on."""
+        """Stop the work of a peer that is gone. A write goes on."""
         self.writer.lose()
         if self._pause is not None:
             self._pause.cancel()
@@ -252,7 +255,7 @@ class Pipeline:
         self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector
 
     def end_streams(self) -> None:
-        """The server stops: end a running stream, and hold nothing back."""
+        """End a running stream, and hold no answer back, because the server stops."""
         if self._pause is not None:
             self._pause.cancel()
             self._resume()
@@ -260,7 +263,7 @@ class Pipeline:
             self._exchanges[0].pending.cancel()
 
     def abandon(self) -> None:
-        """Answer now what still waits: that the server stops."""
+        """Answer pending requests now with the error that the server stops."""
         while self._backlog:
             self._backlog.pop().release()
         for exchange in list(self._exchanges):
@@ -269,4 +272,4 @@ class Pipeline:
 
 
 def _nothing() -> None:
-    """What is called for a peer that is gone."""
+    """Do nothing: the callback of a peer that is gone."""

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a socket: what is read, what is refused, and by when; HTTP/2 is recognised and handed on.
+"""HTTP/1.1 on a socket: back-pressure, refusals and deadlines; HTTP/2 is recognised and handed to its own protocol.
 
 Bytes go to the reader, requests from there to the pipeline. The protocol itself decides when to read on, when a peer
 has taken too long, and how the connection ends.
@@ -101,14 +101,14 @@ class HttpProtocol(asyncio.Protocol):
             elif len(data) > _SLICE_BYTES:
                 self._wait_for_turn(self._registry.lingering)
         elif self._pipeline.streaming:
-            self._buffered = data  # read on only to hear the peer go; nobody pipelines much behind a stream
+            self._buffered = data  # read on only to notice that the peer goes; few bytes are pipelined after a stream
             if len(data) > self._registry.limits.write_buffer_bytes:
                 self.abort()
         else:
             self._feed(data)
 
     def _is_http2(self, data: bytes) -> bool:
-        """Whether the first bytes are those of HTTP/2, or may still become them."""
+        """Return whether the first bytes are those of HTTP/2, or may still become them."""
         if self._discarding:
             return False
         if data.startswith(PREFACE):
@@ -126,7 +126,7 @@ class HttpProtocol(asyncio.Protocol):
         return False
 
     def _become_http2(self) -> None:
-        """Hand the connection over, with what has come of it."""
+        """Hand the connection over to HTTP/2, with the bytes that have come."""
         data, self._buffered = self._buffered, b""
         if self._discarding or self._transport.is_closing():
             return
@@ -173,7 +173,7 @@ class HttpProtocol(asyncio.Protocol):
         self._buffered = data[at:]
 
     def _wait_for_turn(self, turns: ReadingTurns) -> None:
-        """Read nothing more in this turn: who sends much would have all of the loop."""
+        """Read nothing more in this turn: a peer that sends much would take all of the loop."""
         if not self._waits:
             self._waits = True
             turns.wait(self._take_turn)
@@ -184,7 +184,7 @@ class HttpProtocol(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Something was answered, or a turn has come: take up what had to wait for it."""
+        """Continue with buffered bytes after a response was written, or when a turn has come."""
         if self._half_closed and not self._pipeline.busy:
             self._transport.close()
         elif self._buffered and not (self._discarding or self._waits or self._pipeline.full()):
@@ -194,7 +194,7 @@ class HttpProtocol(asyncio.Protocol):
             self._regulate()
 
     def _regulate(self) -> None:
-        """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
+        """Pause or resume reading by the room there is; during a stream read on, to notice that the peer goes."""
         pipeline, now_s = self._pipeline, self._registry.now_s
         full = (pipeline.full() or bool(self._buffered and self._sniffed)) and not (
             pipeline.streaming or self._discarding
@@ -206,12 +206,14 @@ class HttpProtocol(asyncio.Protocol):
                 self._paused_since_s = now_s
                 self._transport.pause_reading()
             else:
-                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses nobody who is slow
+                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses no slow peer
                     self._reader.pass_over(now_s)
                 self._transport.resume_reading()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. Who waits for a stream or a long poll is taken to be gone; a write is answered."""
+        """Handle the end of the peer's data. A peer that waits for a stream or a long poll is taken to be gone; a write
+        is answered.
+        """
         tls = self._transport.get_extra_info("sslcontext") is not None  # there both directions end together
         if tls or self._discarding_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
             return False
@@ -238,8 +240,8 @@ class HttpProtocol(asyncio.Protocol):
         self._regulate()
 
     def _finish(self) -> None:
-        """The last response is written. A peer that may still be sending is listened to, since a reset would destroy
-        the answer on its way.
+        """End the connection after the last response. While the peer may still be sending, read and discard it, since a
+        reset would destroy the response on its way.
         """
         self._discarding = True
         if self._discarding_since_s is None:
@@ -260,14 +262,14 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.close()
 
     def abandon(self) -> None:
-        """Answer at once what is still waiting, and close."""
+        """Answer pending requests at once with the error that the server stops, and close."""
         if self._pipeline.busy:
             self._pipeline.abandon()
         else:
             self._transport.close()
 
     def tick(self, now_s: float) -> None:
-        """Look at the deadline of whatever is going on."""
+        """Check the deadline of the current phase of the connection."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
         pipeline.writer.note()
@@ -288,7 +290,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._transport.close()
 
     def _tick_request(self, late_s: float) -> None:
-        """Look at the request that is being read."""
+        """Check the deadline of the request that is being read."""
         reader = self._reader
         lapsed = reader.lapsed() if reader.phase == Phase.BODY else None
         if lapsed is not None:

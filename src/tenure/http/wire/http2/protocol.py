@@ -1,7 +1,7 @@
 """HTTP/2 by prior knowledge: the same requests and responses on many streams of one connection.
 
-The ``h2`` library keeps the protocol's state; this module bounds what a peer can make it do, and keeps flow control
-honest both ways.
+The ``h2`` library keeps the protocol's state; this module bounds what a peer can make it do, and applies back-pressure
+both ways.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SMALL_SLICE_BYTES = 512
 
 
 class Http2Protocol(asyncio.Protocol):
-    """One connection. It takes over a transport whose first bytes were HTTP/2's."""
+    """One connection, which takes over a transport whose first bytes were HTTP/2's."""
 
     def __init__(self, admit: Admit, registry: Connections, *, client: str) -> None:
         self._admit = admit
@@ -182,7 +182,7 @@ class Http2Protocol(asyncio.Protocol):
             case WindowUpdated(stream_id=0) | RemoteSettingsChanged():
                 self._pump_all()
             case ConnectionTerminated():
-                self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
+                self._close(None)  # after GOAWAY the library sends nothing more, so no stream can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
         check_head(event.headers)
@@ -343,7 +343,7 @@ class Http2Protocol(asyncio.Protocol):
         stream.wake()
 
     def _finish(self, stream: Http2Stream) -> None:
-        """The response is out. A request still coming is told to stop."""
+        """End a stream whose response is sent. A request that is still coming is reset."""
         if stream.receiving:
             self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
         self._meter.credit(2)
@@ -354,7 +354,7 @@ class Http2Protocol(asyncio.Protocol):
         self._drop(stream)
 
     def _drop(self, stream: Http2Stream) -> None:
-        """Forget a stream; work that only it wanted is stopped."""
+        """Remove a stream; cancel the work that only its peer waited for."""
         self._streams.pop(stream.number, None)
         stream.gone = True
         stream.release_body()
@@ -372,7 +372,7 @@ class Http2Protocol(asyncio.Protocol):
             self._close(ErrorCodes.NO_ERROR)
 
     def _close(self, code: ErrorCodes | None) -> None:
-        """Say why, and close. ``None``: the library has said it already."""
+        """Send GOAWAY with this code, and close. ``None``: the library has sent it already."""
         self._writer.gone = True
         if code is not None:
             self._h2.close_connection(code)
@@ -386,9 +386,9 @@ class Http2Protocol(asyncio.Protocol):
         self._writer.abort()
 
     def drain(self) -> None:
-        """Finish requests, end streams, refuse new ones; then say goodbye and close.
+        """Finish requests, end streams, refuse new ones; then send GOAWAY and close.
 
-        The goodbye comes last, because clients built on ``h2`` drop a connection that said it, with all its answers.
+        GOAWAY comes last, because clients built on ``h2`` drop a connection that sent it, with all its responses.
         """
         if self._pause is not None:
             self._pause.cancel()
@@ -399,7 +399,7 @@ class Http2Protocol(asyncio.Protocol):
         self._close_when_done()
 
     def abandon(self) -> None:
-        """Answer at once what is still waiting, and close."""
+        """Answer pending requests at once with the error that the server stops, and close."""
         for stream in list(self._streams.values()):
             if stream.pending is not None:
                 stream.pending.cancel()
@@ -407,7 +407,7 @@ class Http2Protocol(asyncio.Protocol):
                 self._reset(stream, ErrorCodes.REFUSED_STREAM)
 
     def tick(self, now_s: float) -> None:
-        """Look at the deadlines of the connection and of its streams."""
+        """Check the deadlines of the connection and of its streams."""
         limits = self._registry.limits
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
@@ -438,7 +438,7 @@ class Http2Protocol(asyncio.Protocol):
         self._settle()
 
     def _tick_body(self, stream: Http2Stream, late_s: float) -> None:
-        """Look at a request that is being read."""
+        """Check the deadline of a request that is being read."""
         lapsed = stream.admission.lapsed() if stream.admission is not None else None
         if lapsed is not None:
             self._registry.counts.refused += 1

@@ -21,7 +21,7 @@ __all__ = ["Http2Writer"]
 
 
 class Http2Writer:
-    """Sends what the streams of one connection have for the peer.
+    """The writer of one connection's streams.
 
     ``queued_bytes`` are in the streams and not sent yet; ``stalled`` says that the socket takes no more for now, and
     ``gone`` that nothing will be sent any more.
