@@ -40,13 +40,13 @@ class Follower:
         self._following: Following = session.following
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._said_at = self._loop.time()
+        self._sent_at_s = self._loop.time()
         self._due = deque(session.cursors)
         self._waiting: dict[str, asyncio.Future[object]] = {}
         self._arrival = asyncio.Event()
         self._live: set[str] = set()
         self._gone: set[str] = set()
-        self._gaps_told: dict[str, int] = {}
+        self._gaps_sent: dict[str, int] = {}
         self._synced_at: dict[str, int] = {}
         self._error: BaseException | None = None
         self._replaced = False
@@ -73,13 +73,13 @@ class Follower:
 
     async def _send_bytes(self, data: bytes) -> None:
         await self._send(data)
-        self._said_at = self._loop.time()
+        self._sent_at_s = self._loop.time()
 
     async def _rest(self) -> None:
         """Wait until a topic is due; send a heartbeat when nothing else was sent for its interval."""
         self._arrival.clear()
         try:
-            async with asyncio.timeout_at(self._said_at + self._following.heartbeat_ms / 1000):
+            async with asyncio.timeout_at(self._sent_at_s + self._following.heartbeat_ms / 1000):
                 await self._arrival.wait()
         except TimeoutError:
             await self._send_bytes(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
@@ -149,9 +149,9 @@ class Follower:
     async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
         """Send a gap frame, once. After it the cursor is before the first record that is left."""
         recreated = gap.reason == "recreated"
-        if not recreated and gap.gap_to <= self._gaps_told.get(name, 0):
+        if not recreated and gap.gap_to <= self._gaps_sent.get(name, 0):
             return cursor
-        self._gaps_told[name] = 0 if recreated else gap.gap_to
+        self._gaps_sent[name] = 0 if recreated else gap.gap_to
         self._live.discard(name)
         cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
         await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)

@@ -34,6 +34,7 @@ from h2.settings import SettingCodes, Settings
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import BODILESS, Refused, is_sound
 from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
+from tenure.http.wire.http2.reader import Http2Reader
 from tenure.http.wire.http2.stream import Http2Stream
 from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
@@ -43,10 +44,6 @@ from tenure.http.wire.respond import Pending, carry_out, fault_response, run_str
 __all__ = ["PREFACE", "Http2Protocol"]
 
 log = logging.getLogger("tenure.http")
-
-_SLICE_BYTES = 16 * 1024
-_SMALL_SLICE_BYTES = 512
-"""What is read at once: of a frame that has begun, of frames to come. The latter may be a request each."""
 
 
 class Http2Protocol(asyncio.Protocol):
@@ -64,14 +61,18 @@ class Http2Protocol(asyncio.Protocol):
         self._starts_later = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
-        self._unread = b""
-        self._waits = False
-        self._paused = False
-        self._pause: asyncio.TimerHandle | None = None  # this peer is refused too often
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._writer = Http2Writer(self._h2, self._transport, self._registry, meter=self._meter)
+        self._reader = Http2Reader(
+            self._transport,
+            self._registry,
+            meter=self._meter,
+            writer=self._writer,
+            parse=self._parse,
+            on_resume=self._settle,
+        )
         self._h2.initiate_connection()
         extra = self._registry.limits.h2_window_bytes - 65_535
         if extra > 0:
@@ -81,8 +82,7 @@ class Http2Protocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._writer.lose()
         self._registry.discard(self)
-        if self._pause is not None:
-            self._pause.cancel()
+        self._reader.lose()
         for stream in list(self._streams.values()):
             self._drop(stream)
         vars(self._h2).clear()  # it refers to itself: freed now, not by the collector, which would look at everything
@@ -92,50 +92,21 @@ class Http2Protocol(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writer.stall()
-        self._regulate()
+        self._reader.regulate()
 
     def resume_writing(self) -> None:
         self._writer.stalled = False
         if not self._writer.gone:
-            self._regulate()
+            self._reader.regulate()
             self._pump_all()
             self._settle()
 
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        self._unread = self._unread + data if self._unread else data
-        if not self._waits:
-            self._read()
+        self._reader.receive(data)
 
-    def _read(self) -> None:
-        """Read what has come, for as long as this turn of the loop allows, and the rest in a later one."""
-        turns, data, at = self._registry.reading, self._unread, 0
-        self._waits = False
-        while at < len(data) and not self._writer.gone and self._pause is None:
-            if turns.used_up():
-                self._waits = True
-                turns.wait(self._read)
-                break
-            size = max(_SMALL_SLICE_BYTES, min(self._meter.left_bytes, _SLICE_BYTES))
-            self._read_slice(data[at : at + size])
-            at += size
-        self._unread = b"" if self._writer.gone else data[at:]
-        self._regulate()
-
-    def _regulate(self) -> None:
-        """Take no more from the socket while the peer does not take what is sent, while what came waits here, or while
-        the peer is refused too often.
-        """
-        pause = self._writer.stalled or self._waits or self._pause is not None
-        if pause != self._paused and not self._transport.is_closing():
-            self._paused = pause
-            if pause:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
-    def _read_slice(self, part: bytes) -> None:
+    def _parse(self, part: bytes) -> None:
         try:
             self._meter.feed(part)
             for event in self._h2.receive_data(part):
@@ -243,23 +214,11 @@ class Http2Protocol(asyncio.Protocol):
         stream.pending, stream.opened = None, True
         if is_paced(response.status):
             account, size = stream.account or self._client, stream.body_bytes
-            self._hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
+            self._reader.hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
         stream.release_body()
         with self._living(stream):
             self._respond(stream, response)
         self._settle()
-
-    def _hold_back(self, delay_s: float) -> None:
-        """Read and start nothing more for a while, where this peer is refused too often."""
-        if delay_s and self._pause is None and not self._registry.draining:
-            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
-            self._regulate()
-
-    def _resume(self) -> None:
-        self._pause = None
-        if not self._writer.gone:
-            self._read()
-            self._settle()
 
     @contextmanager
     def _living(self, stream: Http2Stream) -> Iterator[None]:
@@ -310,7 +269,7 @@ class Http2Protocol(asyncio.Protocol):
         turns = self._registry.reading
         while (
             self._waiting
-            and self._pause is None
+            and not self._reader.is_held_back
             and self._writer.queued_bytes <= self._registry.limits.unsent_bytes_max
         ):
             if turns.used_up():
@@ -390,9 +349,7 @@ class Http2Protocol(asyncio.Protocol):
 
         GOAWAY comes last, because clients built on ``h2`` drop a connection that sent it, with all its responses.
         """
-        if self._pause is not None:
-            self._pause.cancel()
-            self._resume()
+        self._reader.release()
         for stream in list(self._streams.values()):
             if stream.opened and stream.pending is not None:
                 stream.pending.cancel()
