@@ -1,4 +1,4 @@
-"""Dead letters and their way back."""
+"""Dead letters and redrive: restarts, waiting callers, durability, one batch."""
 
 from __future__ import annotations
 
