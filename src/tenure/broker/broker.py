@@ -38,7 +38,7 @@ from tenure.contract.commands import (
     Reaches,
     Strip,
 )
-from tenure.contract.names import check_node, shown
+from tenure.contract.names import check_node, describe_value
 from tenure.contract.records import Stored
 from tenure.contract.replies import Difference, Extended, Grant, Page, Settled, TopicInfo
 from tenure.contract.values import check_whole
@@ -143,7 +143,7 @@ class Broker(CommandMethods):
         Raises Invalid for a claim, or for what is no command.
         """
         if command.__class__ not in DECIDES or command.__class__ is Claim:
-            raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
+            raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
         serving = self._serving
         if serving.is_closed:
             raise closing()
@@ -178,7 +178,7 @@ class Broker(CommandMethods):
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
         """Claim at once where no caller waits, else in turn. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
-            raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
+            raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         if serving.is_closed or self._engine.log.failed is not None:
             serving.check_writable()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.broker.answer import Answer, Gate
+from tenure.broker.answer import Answer, Durability
 from tenure.broker.observing.meters import Meters
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin
@@ -80,14 +80,14 @@ class Engine:
         self.totals = Metrics()
         self.meters = Meters()
         self.reader = Reader(log, settings.frame_cache_bytes)
-        self.gate: Gate | None = None
+        self.durability: Durability | None = None
         self.pin: Pin | None = None
         self.listeners: list[Listener] = []
         self.changed_topics: set[Topic] = set()
         self.stalled_routers: dict[str, set[str]] = {}
         self._frames = 0
         self.turn_ms = 0
-        self.last_ms = 0
+        self.last_now_ms = 0
         self.synced_batch = 0
         self.log_bytes = 0
         self.rewritten_bytes = 0
@@ -133,8 +133,8 @@ class Engine:
         self.log.reserve(state.jobs * self.settings.reserve_per_job_bytes)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
-        state.expired, state.touched = 0, self.changed_topics
-        self._look_for_room()
+        state.expired, state.changed_topics = 0, self.changed_topics
+        self._plan_limit_checks()
         self._start_clock()
 
     def _start_clock(self) -> None:
@@ -143,13 +143,13 @@ class Engine:
         """
         state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
         if not state.epoch:
-            now = wall_ms
+            now_ms = wall_ms
         elif state.boot_id == self.clock.boot_id:
-            now = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
+            now_ms = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
-            now = self._after_reboot(wall_ms)
-        self._log_offset_ms = now - boot_ms
-        self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now))
+            now_ms = self._after_reboot(wall_ms)
+        self._log_offset_ms = now_ms - boot_ms
+        self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
         self.synced_batch = self.log.sync()
 
     def _after_reboot(self, wall_ms: int) -> int:
@@ -178,27 +178,27 @@ class Engine:
         if self.turn_ms:
             return self.turn_ms
         state, clock = self.state, self.clock
-        now, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
-        if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
-            self._set_clock(now, wall_ms - now)
-        self.last_ms = now
-        return now
+        now_ms, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
+        if not -WALL_TOLERANCE_MS <= wall_ms - now_ms - state.wall_offset_ms <= WALL_TOLERANCE_MS:
+            self._set_clock(now_ms, wall_ms - now_ms)
+        self.last_now_ms = now_ms
+        return now_ms
 
     def clock_ms(self) -> int:
         """Return log time by the clock, not by ``turn_ms``: for timers."""
         return max(self.clock.boot_ms() + self._log_offset_ms, self.state.log_ms)
 
-    def _set_clock(self, now: int, wall_offset_ms: int) -> None:
+    def _set_clock(self, now_ms: int, wall_offset_ms: int) -> None:
         """Log a new offset of the wall clock. Where nothing can be logged keep the old one: reads must go on."""
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, wall_offset_ms))
+            self.commit(ClockSet(now_ms, wall_offset_ms))
             self.changed_topics.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     def mark_time(self) -> None:
         """Log the time, where there is room for it."""
-        now = self.now()
+        now_ms = self.now()
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, self.state.wall_offset_ms))
+            self.commit(ClockSet(now_ms, self.state.wall_offset_ms))
 
     # Writing
 
@@ -211,7 +211,7 @@ class Engine:
         if decided.__class__ is tuple:
             events, reply, level = decided
             if events.__class__ in _FRAMES:  # one event: most commands end here
-                return Answer(reply, self.commit(events), level, self.gate)
+                return Answer(reply, self.commit(events), level, self.durability)
         return self.carry_out(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
@@ -227,7 +227,7 @@ class Engine:
                 self.totals.redriven += reply.redriven
         if level and not batch:
             batch = self.write()
-        return Answer(reply, batch, level, self.gate)
+        return Answer(reply, batch, level, self.durability)
 
     def _step_through(self, steps: Steps[T]) -> tuple[int, T]:
         """Run a decision that continues after each of its batches; return the last batch and its result."""
@@ -281,12 +281,12 @@ class Engine:
                 listener(event)
         frames, state = self._frames, self.state
         self._frames = frames + 1
-        if not frames and self.gate is not None:  # the event is written even if the rest of its command fails
-            self.gate.plan()
+        if not frames and self.durability is not None:  # the event is written even if the rest of its command fails
+            self.durability.plan()
         tally = TALLIES.get(event.__class__)
         if tally is not None:
             tally(self, event)
-        state.log_ms = event.at  # the broker's own time never goes back
+        state.log_ms = event.at_ms  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if tally is not None:
             return
@@ -318,7 +318,7 @@ class Engine:
         """Hand everything pending to the operating system; return the last batch written."""
         if self._heads:
             self._close_heads()
-            self._look_for_room()
+            self._plan_limit_checks()
         if self._frames:
             self.metrics.batch_frames.observe(self._frames)
             self._frames = 0
@@ -335,8 +335,8 @@ class Engine:
     def synced(self, batch: int) -> None:
         """Mark batches up to this one durable, and make the records of fsync topics in them visible."""
         self.synced_batch = max(self.synced_batch, batch)
-        if self.state.is_crowded:
-            self._look_for_room()
+        if self.state.must_check_limits:
+            self._plan_limit_checks()
         while self._unsynced and self._unsynced[0][0] <= batch:
             _, self.state.synced_bytes, heads = self._unsynced.popleft()
             for topic_id, seq in heads.items():
@@ -346,10 +346,10 @@ class Engine:
                     if topic.config.durability == "fsync":
                         self.changed_topics.add(topic)
 
-    def _look_for_room(self) -> None:
+    def _plan_limit_checks(self) -> None:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
         settings, state = self.settings, self.state
-        state.is_crowded = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
+        state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
 
     def sync(self) -> int:
         """Write and sync at once."""

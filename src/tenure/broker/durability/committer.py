@@ -109,7 +109,7 @@ class Committer:
         self.flush_planned = False
         if self.engine.changed_topics and not self._finishing:
             self._attend()
-        self.engine.turn_ms = self.engine.last_ms = 0  # the next turn has a time of its own
+        self.engine.turn_ms = self.engine.last_now_ms = 0  # the next turn has a time of its own
         if self._broken():
             return
         try:

@@ -54,7 +54,7 @@ class Meters:
 
         Returns how many jobs the event is about, as the others do.
         """
-        queue, runs, now = topic.queue, event.runs, event.at
+        queue, runs, now_ms = topic.queue, event.runs, event.at_ms
         assert queue is not None
         meters = self._queues.get(event.topic) or self._begin(event)
         total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
@@ -62,9 +62,9 @@ class Meters:
         for seq, weight in samples:
             before = queue.deliveries.get(seq) if queue.deliveries else None
             if before is None:
-                pieces = topic.pieces
-                at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
-                meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
+                entries = topic.frame_index
+                at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+                meters.in_queue_ms.observe(max(now_ms - entries[at].times_ms[max(index, 0)], 0), weight)
             elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
                 meters.worst = (seq, before + 1)
         return total
@@ -79,7 +79,7 @@ class Meters:
         for seq, weight in samples:
             lease = queue.in_flight.get(seq)
             if lease is not None:
-                meters.processing_ms.observe(event.at - lease.since, weight)
+                meters.processing_ms.observe(event.at_ms - lease.since_ms, weight)
                 meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
         return total
 
@@ -98,7 +98,7 @@ class Meters:
         """Start the numbers of the queue of this event, its first."""
         if len(self._queues) >= QUEUES_MAX:
             del self._queues[next(iter(self._queues))]
-        meters = self._queues[event.topic] = QueueMeters(event.at)
+        meters = self._queues[event.topic] = QueueMeters(event.at_ms)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Meters:
             "acked": meters.acked,
             "released": meters.released,
             "expired": queue.expired,
-            "failed_before": len(queue.histories),
+            "failed_before": len(queue.deliveries_ended),
             "worst": {"seq": seq, "deliveries": deliveries} if seq else None,
             "in_queue_ms": _report_histogram(meters.in_queue_ms),
             "processing_ms": _report_histogram(meters.processing_ms),

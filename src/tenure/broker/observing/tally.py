@@ -33,7 +33,7 @@ __all__ = ["TALLIES"]
 def _claimed(engine: Engine, event: Claimed) -> None:
     state = engine.state
     topic = state.by_id[event.topic]
-    topic.last_read_ms = event.at + state.wall_offset_ms
+    topic.last_read_ms = event.at_ms + state.wall_offset_ms
     engine.totals.claimed += engine.meters.claimed(topic, event)
 
 
@@ -54,7 +54,7 @@ def _extended(engine: Engine, event: Extended) -> None:
     if event.cause == "extend":
         engine.totals.extended += count(event.runs)
     topic = engine.state.by_id[event.topic]
-    if topic.queue is not None and event.deadline < topic.queue.next_at:
+    if topic.queue is not None and event.deadline_ms < topic.queue.next_change_ms:
         engine.changed_topics.add(topic)  # it comes before all other deadlines, so waiting callers need a new alarm
 
 

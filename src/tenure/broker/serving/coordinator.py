@@ -160,7 +160,7 @@ class Coordinator:
         """Set an alarm for the time at which a job becomes claimable without an event."""
         if topic not in self._lines or topic.queue is None:
             return
-        due, alarm = topic.queue.next_at, self._deadlines.get(topic)
+        due, alarm = topic.queue.next_change_ms, self._deadlines.get(topic)
         if alarm is not None:
             if alarm.ring is not None and alarm.due_ms <= due:
                 return

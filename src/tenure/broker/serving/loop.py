@@ -38,7 +38,7 @@ class ServingLoop:
         self.alarms = Alarms(
             loop, engine.now, clock=engine.clock_ms, check_ms=engine.settings.clock_check_ms, after=self.settle
         )
-        self.committer = engine.gate = Committer(engine, loop, self._attend)
+        self.committer = engine.durability = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
@@ -203,7 +203,7 @@ class ServingLoop:
                 self._attend()
             else:
                 engine.changed_topics.clear()
-        engine.turn_ms = engine.last_ms  # until the write that is planned here: one turn, one time
+        engine.turn_ms = engine.last_now_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
 
@@ -224,15 +224,15 @@ class ServingLoop:
         Each topic is served once: one that changes again meanwhile is served in the loop's next turn, so that no turn
         takes longer than one pass.
         """
-        touched, attended = self.engine.changed_topics, set[Topic]()
+        changed, attended = self.engine.changed_topics, set[Topic]()
         for topic in topics:
             self._attend_once(topic, attended)
-        while touched:
-            self._attend_once(touched.pop(), attended)
+        while changed:
+            self._attend_once(changed.pop(), attended)
         self.report_ended()
-        for topic in touched:
+        for topic in changed:
             self._attend_later(topic)
-        touched.clear()
+        changed.clear()
         self.committer.plan()
 
     def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
@@ -304,7 +304,7 @@ class ServingLoop:
         )
 
     def _clock_moved(self) -> None:
-        self.engine.turn_ms = self.engine.last_ms = 0
+        self.engine.turn_ms = self.engine.last_now_ms = 0
         if not self.is_closed:
             self.alarms.check()
 

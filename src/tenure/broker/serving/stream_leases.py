@@ -17,7 +17,7 @@ from tenure.contract import replies
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_node
 from tenure.core.decide.claim import clamp_claim
-from tenure.core.decide.holding import still_held
+from tenure.core.decide.holding import keep_held
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
 from tenure.core.state.lease import Ended
@@ -104,7 +104,7 @@ class StreamLeases:
         if topic is None or topic.queue is None:
             return
         self._serving.engine.state.pass_time(
-            topic, event.at
+            topic, event.at_ms
         )  # as the fold will: what runs out by then is not settled by it
         self._serving.report_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
@@ -153,11 +153,11 @@ class StreamLeases:
     def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """Return the jobs that are still held of a claim which may have waited for its reader; None for none."""
         engine = self._serving.engine
-        claim = still_held(engine.state, answer.reply, engine.now())
+        claim = keep_held(engine.state, answer.reply, engine.now())
         self._serving.report_ended()
         if claim is answer.reply:
             return answer
-        return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
+        return Answer(claim, answer.batch, answer.level, answer.durability) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """Return an awaitable of the claim, which resolves when it may be handed out."""
