@@ -1,4 +1,4 @@
-"""A heartbeat on a clock in the test's hand, over a side that keeps deadlines as a broker does."""
+"""A heartbeat on a clock in the test's hand, over a backend that keeps deadlines as a broker does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LEASE_MS = 3_000
 
 
 class Keeper:
-    """A side as far as extends go: sets a deadline to now plus what was asked, also for a shorter time than before."""
+    """A backend as far as extends go: sets a deadline to now plus what was asked, also for a shorter
+    time than before.
+    """
 
     def __init__(self, timing: ManualTiming) -> None:
         self._timing = timing
@@ -46,7 +48,7 @@ class Keeper:
         return [job for job in jobs if job.seq in self.skips]
 
     @property
-    def side(self) -> Backend:
+    def backend(self) -> Backend:
         return cast(Backend, self)
 
 
@@ -59,9 +61,9 @@ class Beating:
         self.keeper = Keeper(self.timing)
         self.stats = QueueStats()
         self.lost: list[HeldJob] = []
-        self.extender = Extender(self.keeper.side, lease_ms=LEASE_MS, timing=self.timing)
+        self.extender = Extender(self.keeper.backend, lease_ms=LEASE_MS, timing=self.timing)
         self.heartbeat = Heartbeat(
-            self.keeper.side,
+            self.keeper.backend,
             "q",
             lease_ms=LEASE_MS,
             timing=self.timing,

@@ -17,7 +17,7 @@ from tenure.worker.app import App
 from tenure.worker.hooks import HOOKS_MAX, Hooks, StartupFailed
 from tenure.worker.runtime.worker import Worker
 from tests.worker.flowing import turns
-from tests.worker.hands import fresh_app
+from tests.worker.one_task import fresh_app
 from tests.worker.serving import HoldingWire, MemoryApp, serving
 
 

@@ -13,7 +13,7 @@ from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire, LossyWire
-from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
 from tenure.worker.runtime.job import HeldJob
@@ -38,7 +38,7 @@ class Bench:
         self.stats = QueueStats()
         self.settled: list[int] = []
         self.settler = Settler(
-            QueueSide(self.client, TaskOptions(queue="q"), link=Link("memory")),
+            QueueBackend(self.client, TaskOptions(queue="q"), link=Link("memory")),
             "q",
             timing=self.timing,
             settings=WorkerSettings(),

@@ -18,12 +18,12 @@ from faststream.specification.schema import Message, Operation, SubscriberSpec
 from tenure.client.plan.session import default_node
 from tenure.faststream.config import TimersBrokerConfig, TimersSubscriberConfig, TimersSubscriberSpecConfig
 from tenure.faststream.message import Lease, TimerMessage, decode_timer, parse_timer
-from tenure.worker.backends.redis import TimerSide
+from tenure.worker.backends.redis import RedisBackend
 from tenure.worker.context import Context
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
 from tenure.worker.payload import Shape
-from tenure.worker.processes.executors import LoopPlaces
+from tenure.worker.processes.executors import LoopExecutor
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.pace import Slots
@@ -108,18 +108,18 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
     async def _made(self) -> Runner:
         timers = self._outer_config.connection.timers
         options = msgspec.structs.replace(self._config.options, queue=self.full_topic)
-        side = TimerSide(timers, options, link=Link(self.full_topic, "Redis of the timers"), node=default_node())
-        await side.declare()
+        backend = RedisBackend(timers, options, link=Link(self.full_topic, "Redis of the timers"), node=default_node())
+        await backend.declare()
         timeout_s = self._outer_config.graceful_timeout
         drain_ms = _NO_LIMIT_MS if timeout_s is None else int(timeout_s * 1000)
         return Runner(
             _Consuming(self, options),
-            side=side,
+            backend=backend,
             timing=SystemTiming(),
             settings=WorkerSettings(drain_ms=drain_ms),
             stats=self.stats,
             slots=Slots(0),
-            places=LoopPlaces(),
+            executor=LoopExecutor(),
         )
 
     async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
@@ -140,7 +140,7 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
 class _Consuming(Handler[bytes]):
     """What the runtime calls for each timer. FastStream decodes it and decides about it."""
 
-    word = "Subscriber"
+    kind = "Subscriber"
 
     def __init__(self, subscriber: TimersSubscriber, options: TaskOptions) -> None:
         async def consume(payload: bytes, ctx: Context) -> None:

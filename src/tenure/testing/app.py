@@ -25,16 +25,16 @@ from tenure.testing.server import memory_broker
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.backends.backend import Backend
-from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.backends.redis_payload import unpack
 from tenure.worker.options import HELD_MAX
 from tenure.worker.periodic import PeriodicLoop
-from tenure.worker.processes.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
+from tenure.worker.processes.executors import Executor, LoopExecutor, MixedExecutor, ThreadExecutor
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.timing import Timing
-from tenure.worker.runtime.typed_delivery import handling_for
+from tenure.worker.runtime.typed_delivery import delivery_for
 from tenure.worker.timer import TimerTask
 from tenure.worker.verdict import Verdict, VerdictKind
 
@@ -122,7 +122,7 @@ class AppTester:
         self._stack.push_async_callback(self.app.hooks.stop, self.timing, _HOOKS_MS)
         await self.app.declare()
         self._posts = [
-            _Post(task, self._side(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()
+            _Post(task, self._backend(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()
         ]
         self._periodic = PeriodicLoop(self.app, self.client, self.timing)
         return self
@@ -209,13 +209,13 @@ class AppTester:
                 yield info
             offset += len(page)
 
-    def _side(self, task: Handler[Any]) -> Backend:
+    def _backend(self, task: Handler[Any]) -> Backend:
         link = Link("memory")
         if isinstance(task, TimerTask):
-            from tenure.worker.backends.redis import TimerSide
+            from tenure.worker.backends.redis import RedisBackend
 
-            return TimerSide(self.timers, task.options, link=link, node=_NODE)
-        return QueueSide(self.client, task.options, link=link)
+            return RedisBackend(self.timers, task.options, link=link, node=_NODE)
+        return QueueBackend(self.client, task.options, link=link)
 
     async def _queued(self, queue: str, seq: int) -> QueuedJob:
         job = await self.client.job(queue, seq)
@@ -226,22 +226,22 @@ class AppTester:
 class _Post:
     """One task, and how its jobs are had, handled and settled."""
 
-    def __init__(self, task: Handler[Any], side: Backend, timing: Timing, app: App, stack: AsyncExitStack) -> None:
+    def __init__(self, task: Handler[Any], backend: Backend, timing: Timing, app: App, stack: AsyncExitStack) -> None:
         self._options = task.options
-        self._side = side
+        self._backend = backend
         self._timing = timing
-        self._acker = side.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
+        self._acker = backend.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
         executor = _places(task)
         stack.push_async_callback(self._acker.close)
         stack.push_async_callback(executor.close)
-        self._handling = handling_for(
-            task, side=side, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
+        self._delivery = delivery_for(
+            task, backend=backend, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
         )
 
     async def handle_some(self) -> int:
         """Claim as many as the task runs at once, and run them; returns how many."""
         asked_ms = self._timing.now_ms()
-        jobs = await self._side.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
+        jobs = await self._backend.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
         async with asyncio.TaskGroup() as group:
             for job in jobs:
                 job.deadline_ms = asked_ms + job.lease_ms
@@ -249,7 +249,7 @@ class _Post:
         return len(jobs)
 
     async def _handle(self, job: HeldJob) -> None:
-        verdict = await self._handling.handle(job)
+        verdict = await self._delivery.handle(job)
         if verdict is not None:
             await self._settle(job, verdict)
         elif not job.settled:  # what a worker leaves alone comes back when its lease ends, or when it stops
@@ -267,10 +267,10 @@ class _Post:
             return False
 
 
-def _places(task: Handler[Any]) -> Places:
+def _places(task: Handler[Any]) -> Executor:
     """Where the handlers of a queue run in a test: on its loop, and what blocks in threads."""
-    loop, threads = LoopPlaces(), ThreadPlaces(task.options.concurrency, name=task.queue)
-    return MixedPlaces({member: loop if member.is_async else threads for member in task.tasks})
+    loop, threads = LoopExecutor(), ThreadExecutor(task.options.concurrency, name=task.queue)
+    return MixedExecutor({member: loop if member.is_async else threads for member in task.tasks})
 
 
 def _queued_timer(info: TimerInfo, now_ms: int) -> QueuedJob:
