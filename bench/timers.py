@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from bench.measure import Row, calibrate, report
 from tenure import App
 from tenure.timers import NewTimer, Timers
-from tenure.timers.calling import SCRIPTS, Keys
+from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.runtime.worker import Worker
 from tests.timers.servers import server
 

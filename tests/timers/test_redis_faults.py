@@ -306,7 +306,7 @@ async def _asleep(timers: Timers, topic: str) -> None:
     """Until the subscription stands and the head was read since."""
     wakeup = timers._scripts._wakeup  # type: ignore[attr-defined]
     end = time.monotonic() + 30
-    while (spot := wakeup.spot(topic)) is None or not spot.live or spot.stale:
+    while (due := wakeup.next_due(topic)) is None or not due.live or due.stale:
         assert time.monotonic() < end
         await asyncio.sleep(0.001)
 
