@@ -1,5 +1,5 @@
-"""The commands of `tenure`, in one list. Each lies in the module of its own name; what is slow to import, they import
-when they run.
+"""The list of the commands of `tenure`. Each is in the module of its own name, and imports slow modules
+when it runs.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _verify(directory: Directory, as_json: AsJson = False) -> None:
     """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
     from tenure.cli.commands import salvage
 
-    raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
+    raise typer.Exit(screen.answer(lambda: salvage.verify(directory), salvage.show, as_json=as_json))
 
 
 @app.command("salvage")
@@ -143,4 +143,4 @@ def _salvage(
     """
     from tenure.cli.commands import salvage
 
-    raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
+    raise typer.Exit(screen.answer(lambda: salvage.salvage(directory, into), salvage.show, as_json=as_json))
