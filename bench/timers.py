@@ -21,7 +21,7 @@ from tenure import App
 from tenure.timers import NewTimer, Timers
 from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.runtime.worker import Worker
-from tests.timers.servers import server
+from tests.kit.redis_servers import server
 
 PAYLOAD = {"to": "someone@example.com", "body": "x" * 200}
 PAYLOAD_BYTES = msgspec.json.encode(PAYLOAD)

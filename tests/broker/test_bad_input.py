@@ -16,7 +16,7 @@ import pytest
 from tenure import Broker, Invalid, Record
 from tenure.contract.commands import Ack, Claim, Command, RedriveFields
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, snapshot
+from tests.kit.brokers import make_queue, snapshot
 
 NAN = float("nan")
 HUGE = 10**5000  # Python refuses to print it

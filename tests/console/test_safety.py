@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tenure.console.assets import load
 from tests.console.conftest import Console, Queue
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 KEYS = "full,reader:read,producer:read+write:mine."

@@ -19,7 +19,7 @@ from tenure.timers.outage import Outage
 from tenure.timers.retry import RetryingCaller
 from tenure.timers.scripts import Keys
 from tenure.timers.wire import Command, NoAnswer, NotSent, client_of
-from tests.timers.servers import free_port
+from tests.kit.redis_servers import free_port
 
 PATIENCE_S = 30.0
 AT_ONCE = TimersSettings(backoff_min_ms=0, backoff_max_ms=1)

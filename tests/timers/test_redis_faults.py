@@ -18,8 +18,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from tenure.errors import Conflict, Denied, Indeterminate, Overloaded, TenureError
 from tenure.timers import NewTimer, Timers, TimersSettings
-from tests.timers import servers
-from tests.timers.servers import Server
+from tests.kit import redis_servers as servers
+from tests.kit.redis_servers import Server
 
 QUICK = TimersSettings(attempts_max=2, retry_for_ms=500, backoff_max_ms=50, poll_ms=50)
 """Gives up soon where Redis refuses, and not where a busy machine is slow."""

@@ -13,7 +13,7 @@ from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
 from tenure.worker.processes.executors import LoopExecutor
 from tenure.worker.verdict import AckPolicy
-from tests.worker.flowing import flowing, turns
+from tests.worker.task_flow import flowing, turns
 
 
 class Log:

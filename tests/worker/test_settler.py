@@ -21,12 +21,12 @@ from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.settler import RELEASED, Settler
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
 LEASE_MS = 30_000
 
 
-class Bench:
+class SettlerCase:
     """A settler with three jobs of a claim, whose wire loses by the number of the call."""
 
     def __init__(self, broker: Broker, clock: ManualClock, wire: LossyWire) -> None:
@@ -68,13 +68,13 @@ class Bench:
 @asynccontextmanager
 async def bench(
     *, refuse: Collection[int] = (), lose_request: Collection[int] = (), lose_answer: Collection[int] = ()
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[SettlerCase]:
     clock = ManualClock()
     async with memory_broker(clock) as broker:
         await broker.put_topic("q", {"type": "queue", "lease_ms": LEASE_MS, "dead_letter": "dead"})
         await broker.produce("q", [b"1"] * 3)
         wire = LossyWire(AppWire(broker), refuse=refuse, lose_request=lose_request, lose_answer=lose_answer)
-        made = Bench(broker, clock, wire)
+        made = SettlerCase(broker, clock, wire)
         try:
             yield made
         finally:

@@ -27,7 +27,7 @@ from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.verdict import Nack, Verdict, VerdictKind
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 WITHOUT = """
 import sys
