@@ -26,9 +26,9 @@ from tenure.log.segment import segment_name
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import datas, seqs
 from tests.faults.world import Ledger, Session, check_fold, events_of, picture, picture_of, records
 from tests.kit import run
+from tests.kit.brokers import datas, seqs
 
 SETTINGS = Settings(segment_bytes=8192, spare_segments=1, trim_step_bytes=2048, frame_cache_bytes=1)
 HARMS = ["flip", "EIO"]

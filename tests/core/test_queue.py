@@ -13,7 +13,7 @@ from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Deli
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import count, each
-from tests.core.steps import count_steps
+from tests.kit.counted_steps import count_steps
 
 
 def hold(queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w") -> Lease:

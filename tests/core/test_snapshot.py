@@ -21,8 +21,8 @@ from tenure.core.state.snapshot import (
 from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.core.steps import count_steps
 from tests.kit import run
+from tests.kit.counted_steps import count_steps
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tenure import Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.records import Stored
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 

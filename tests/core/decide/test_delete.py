@@ -6,7 +6,7 @@ import pytest
 
 from tenure import Invalid, NotFound
 from tenure.testing.clock import ManualClock
-from tests.broker.support import seqs, tagged
+from tests.kit.brokers import seqs, tagged
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 
