@@ -17,7 +17,7 @@ from tenure.buffer.store.interface import Bytes
 from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 
 def retrying(store: ObjectStore, **changes: object) -> RetryingStore:

@@ -11,7 +11,7 @@ import pytest
 
 from tenure.buffer import Producer, StoreFull, open_store
 from tenure.errors import Overloaded
-from tests.buffer.support import consumed, quick
+from tests.kit.buffers import consumed, quick
 
 SIZE_BYTES = 4 << 20
 ENTRY = os.urandom(2 << 20)

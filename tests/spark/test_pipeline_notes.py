@@ -25,8 +25,8 @@ from tenure.spark.pipeline.rows.outputs import Figures
 from tenure.spark.pipeline.runner.progress import Look, progress_of
 from tenure.spark.pipeline.runner.streaming import _reporter
 from tenure.spark.pipeline.runner.topics import topic_lag
-from tests.buffer.support import QUICK
-from tests.http.serving import serving
+from tests.kit.buffers import QUICK
+from tests.kit.server import serving
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, PIPELINE, SECOND, set_up, written
 

@@ -1,4 +1,4 @@
-"""The output of the buffer commands, for people."""
+"""Print the results of the buffer commands as text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stat(console: Console, found: Payload) -> None:
 
 
 def groups(console: Console, found: Payload) -> None:
-    """Print where each group stands, and what would be free without it."""
+    """Print the position of each group, and the batches that it alone pins."""
     if not found["groups"]:
         console.print("the buffer has no group yet, so it keeps everything")
         return
@@ -58,7 +58,7 @@ def groups(console: Console, found: Payload) -> None:
 
 
 def dropped(console: Console, found: Payload) -> None:
-    """Print what became of the group."""
+    """Print that a group was dropped."""
     console.print(f"group {found['dropped']} is dropped: no batch is kept for it any more", markup=False)
 
 
@@ -69,7 +69,7 @@ def changed(console: Console, found: Payload) -> None:
 
 
 def _kept(console: Console, kept: list[Payload]) -> None:
-    """Print the groups or the retention that pin the batches that stay."""
+    """Print which groups, or the retention, pin the batches that stay."""
     for each in kept:
         batches = count(each["batches"], "batch", "batches")
         match each["why"]:
@@ -105,7 +105,7 @@ def collected(console: Console, found: Payload) -> None:
 
 
 def quarantined(console: Console, found: Payload) -> None:
-    """Print the batch that was given up, and which groups pass it."""
+    """Print which batch was quarantined, and who skips it."""
     then = (
         "is skipped, and quarantine/ says why. Start the group's consumer again."
         if found["passed"]
@@ -115,7 +115,7 @@ def quarantined(console: Console, found: Payload) -> None:
 
 
 def verified(console: Console, found: Payload) -> None:
-    """Print what is wrong, then what is merely odd."""
+    """Print harmful findings, then harmless ones."""
     findings = sorted(found["findings"], key=lambda each: each["kind"] not in ("damaged", "missing", "gap"))
     if not findings:
         console.print("everything that the manifest names is there and whole, and nothing else")
@@ -131,4 +131,4 @@ def verified(console: Console, found: Payload) -> None:
 
 
 def nothing(console: Console, found: Payload) -> None:
-    """Print nothing, for a command that prints JSON only."""
+    """Print nothing, for a command with JSON output only."""

@@ -1,4 +1,4 @@
-"""`tenure compact`: the small batches of a buffer into well-sized, partitioned files, by a Spark job."""
+"""`tenure compact`: write the small batches of a buffer into large, partitioned files, by a Spark job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenure.cli.buffer.buffer import store_url
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document
@@ -45,18 +45,20 @@ def compact(
     layout: By = "hour" if by == "hour" else "day"
 
     def work() -> int:
-        made = _make(store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where)
+        made = _compact(
+            store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where
+        )
         if as_json:
             document(_payload(made))
         else:
             console_for().print(_sentence(made), soft_wrap=True)
         return OK if made.summary.batches else EMPTY
 
-    raise typer.Exit(guarded(work, as_json=as_json))
+    raise typer.Exit(run_guarded(work, as_json=as_json))
 
 
-def _make(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
-    """Run the compaction. A missing buffer and a bad table are refused before Spark is started."""
+def _compact(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
+    """Run the job. A missing buffer and an invalid table are refused before Spark is started."""
     from tenure.buffer.inspect import buffer_id
     from tenure.buffer.loop import background
     from tenure.spark.jobs.compact_buffer import CompactTable, compact

@@ -1,4 +1,4 @@
-"""The options of commands that run Spark: the session, moments, and the status line."""
+"""Shared by the commands that run Spark: the options of a session, and the status line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Conf = Annotated[
 
 
 class Where:
-    """The options of a session, checked: ``conf`` are ``KEY=VALUE``. Raises BadParameter for anything else."""
+    """The checked options of a session: ``conf`` are ``KEY=VALUE``. Raises BadParameter for anything else."""
 
     def __init__(self, master: str | None, remote: str | None, conf: Sequence[str] | None) -> None:
         for pair in conf or ():
@@ -47,7 +47,7 @@ class Where:
 
 @contextmanager
 def session(name: str, where: Where, *, needs: Sequence[Needs] = ()) -> Iterator[SparkSession]:
-    """Open a session for one command, and stop it at the end. Raises Invalid where none can be opened."""
+    """Open a session for one command, and stop it at the end. Raises Invalid where it cannot be opened."""
     from tenure.spark.session.session import open_session
 
     spark = open_session(name, master=where.master, remote=where.remote, conf=where.conf, needs=needs)
@@ -59,7 +59,7 @@ def session(name: str, where: Where, *, needs: Sequence[Needs] = ()) -> Iterator
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on standard error what is being done, if that is a terminal."""
+    """Yield a function that shows the current step on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -68,7 +68,9 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 
 def moment_ms(text: str) -> int:
-    """Parse a moment: ``2026-11-15``, ``2026-11-15T08:00``, in UTC unless it has a zone, or how long ago: ``24h``."""
+    """Parse a time of the command line into ms: ``2026-11-15``, ``2026-11-15T08:00``, in UTC without a zone, or how
+    long ago: ``24h``.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`tenure report`: what the queues did, from the lifecycle events that were exported, by a Spark job."""
+"""`tenure report`: report on queues from their exported lifecycle events, by a Spark job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document, refuse, table
@@ -78,11 +78,11 @@ def report(
             _show(console_for(), figures, out)
         return OK
 
-    raise typer.Exit(guarded(work, as_json=as_json))
+    raise typer.Exit(run_guarded(work, as_json=as_json))
 
 
 def _make(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
-    """Make the report. Mistakes are refused before Spark is started, as far as they show."""
+    """Make the report. Its arguments are checked before Spark is started."""
     from tenure.spark.report.buckets import START_CONF
     from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report
@@ -117,7 +117,7 @@ def _payload(figures: Figures, out: Path) -> Payload:
 
 
 def _show(console: Console, figures: Figures, out: Path) -> None:
-    """Print what stands out, then a row per queue, then where to look."""
+    """Print the findings, a row per queue, and the paths of the page and the tables."""
     from tenure.spark.report.job import PAGE
     from tenure.spark.report.page.findings import findings
     from tenure.spark.report.page.units import amount, moment

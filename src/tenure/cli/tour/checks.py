@@ -1,4 +1,4 @@
-"""Checks of the tour: it prints only what it has checked."""
+"""`expect`: check a claim of the tour before it is printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Surprise", "expect"]
 
 
 class Surprise(Exception):
-    """Raised where a claim of the tour does not hold."""
+    """A claim of the tour does not hold."""
 
 
 def expect(holds: bool, claim: str) -> None:
