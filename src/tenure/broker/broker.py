@@ -49,7 +49,7 @@ from tenure.contract.commands import (
     Redrive,
     Strip,
 )
-from tenure.contract.names import check_node, shown
+from tenure.contract.names import check_node, describe_value
 from tenure.contract.records import Record, Stored
 from tenure.contract.replies import (
     DeletedRecords,
@@ -164,7 +164,7 @@ class Broker:
         Raises Invalid for what is none.
         """
         if command.__class__ not in DECIDES or isinstance(command, Claim):
-            raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
+            raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
         self._serving.check_open()
         if isinstance(command, OfHolder):
             return self._serving.answer_holder(self._engine.run(command), command.node)
@@ -260,7 +260,7 @@ class Broker:
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
-            raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
+            raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         serving.check_writable()
         found = self._state.topics.get(topic) if topic.__class__ is str else None

@@ -1,4 +1,4 @@
-"""Looking at the jobs and the leases of a queue without touching them."""
+"""List and describe the jobs and the leases of a queue; nothing changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.records import Stored, lease_id
 from tenure.contract.replies import LeaseRow, Page
 from tenure.contract.values import check_whole
@@ -19,7 +19,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["describe", "due_times", "get_job", "list_jobs", "list_leases", "state_of"]
+__all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
@@ -34,8 +34,8 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     state.pass_time(topic, now_ms)
     seqs = _in_state(topic, queue, command.state, after, limit + 1)
     offset_ms = state.wall_offset_ms
-    dues = due_times(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
-    items = [describe(queue, seq, command.state, dues.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
+    dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
+    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
     return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
 
 
@@ -62,56 +62,49 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
-    """Return when delayed jobs come back, in wall time; the heaps are looked through once per page."""
-    low = (1 << 64) - 1
-    dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
-    return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
-
-
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
-    """Return a job as listings show it: where it stands, who holds it until when, why it last came back."""
+    """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
     item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
     lease = queue.in_flight.get(seq)
     if lease is not None:
         item["deliveries"] = queue.deliveries.get(seq, 1)
         item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
-        item["since"] = lease.since + wall_offset_ms
-        item["deadline"] = lease.deadline + wall_offset_ms
+        item["since"] = lease.since_ms + wall_offset_ms
+        item["deadline"] = lease.deadline_ms + wall_offset_ms
     if due_ms is not None:
         item["deliver_at"] = due_ms
-    reason = queue.parked.get(seq) or queue.last_reason(seq)
+    reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
     if reason is not None:
         item["reason"] = reason
     return item
 
 
 def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[tuple[Stored, dict[str, Any]]]:
-    """Return one job: its record, and where it stands with the deliveries that failed so far."""
+    """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
     state.pass_time(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
-        raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
+        raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
-    dues = due_times(queue, {seq}, offset_ms) if standing == "delayed" else {}
-    about = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
+    dues_ms = queue.delays.due_times_ms({seq}, offset_ms) if standing == "delayed" else {}
+    about = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
     about["history"] = [
         {
             "lease_id": lease_id(d.lease),
             "node": d.node,
-            "from": d.since + offset_ms,
-            "to": d.until + offset_ms,
+            "from": d.since_ms + offset_ms,
+            "to": d.until_ms + offset_ms,
             "end": d.end,
             "reason": d.reason,
         }
-        for d in queue.histories.get(seq, ())
+        for d in queue.deliveries_ended.get(seq, ())
     ]
     return None, (payloads.records(topic, [seq, 1])[0], about), Level.NOW
 
 
 def state_of(queue: Queue, seq: int) -> str:
-    """Return where a live job stands."""
+    """Return the state of a live job: in_flight, parked, delayed or ready."""
     if seq in queue.in_flight:
         return "in_flight"
     if seq in queue.parked:
@@ -120,7 +113,7 @@ def state_of(queue: Queue, seq: int) -> str:
 
 
 def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page]:
-    """List live leases by number: who holds which jobs, since when, and when the first of them comes back."""
+    """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.pass_time(topic, now_ms)
@@ -130,8 +123,8 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
         LeaseRow(
             lease_id(number),
             queue.leases[number].node,
-            queue.leases[number].since + offset_ms,
-            queue.deadline(number) + offset_ms,
+            queue.leases[number].since_ms + offset_ms,
+            queue.deadline_ms(number) + offset_ms,
             queue.held(number),
         )
         for number in numbers[:limit]

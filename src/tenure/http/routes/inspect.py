@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.errors import Invalid
 from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context
@@ -43,7 +43,7 @@ def job(context: Context, call: Call) -> Response:
     """One job: its record, where it stands, and how its deliveries ended."""
     topic, text = check_topic_name(call.names["topic"]), call.names["seq"]
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
-        raise Invalid(f"a job is named by its seq, a whole number; got {shown(text)}", field="seq")
+        raise Invalid(f"a job is named by its seq, a whole number; got {describe_value(text)}", field="seq")
     stored, about = context.broker.job(topic, int(text))
     return one_job(call.request, topic, stored, about)
 
