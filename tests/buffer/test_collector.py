@@ -11,7 +11,7 @@ from tenure.buffer.manifest.keys import CHECKPOINT, DELTA, FREED, RUN
 from tenure.errors import NotFound
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
 

@@ -16,7 +16,7 @@ from tenure.buffer.metrics import BufferMetrics, Metered
 from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 
 def patient(store: ObjectStore, **changes: object) -> RetryingStore:

@@ -11,7 +11,7 @@ import pytest
 from tenure.buffer import Collector, Consumer, Producer
 from tenure.errors import TenureError
 from tenure.testing.simstore import Fault, SimStore
-from tests.buffer.support import consumed, folded, quick
+from tests.kit.buffers import consumed, folded, quick
 
 # Small enough that a short life crosses runs, checkpoints and freed blocks.
 SMALL = quick(run_entries=3, checkpoint_deltas=4, free_deltas=4, call_attempts_max=4, ack_every=3)

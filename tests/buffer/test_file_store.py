@@ -14,7 +14,7 @@ import pytest
 from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused, open_store
 from tenure.buffer.store.file import FileStore
 from tenure.errors import Invalid
-from tests.buffer.support import consumed, produced
+from tests.kit.buffers import consumed, produced
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from tenure.buffer import Collector, Consumer, drop_group, groups
 from tenure.buffer.manifest.groups import GroupStat, group_standing
 from tenure.errors import NotFound
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import QUICK, folded, produced, quick
+from tests.kit.buffers import QUICK, folded, produced, quick
 
 
 async def acked(store: SimStore, group: str, through: int) -> None:

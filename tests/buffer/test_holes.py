@@ -12,7 +12,7 @@ from tenure.buffer.manifest.keys import DELTA
 from tenure.errors import Closed, Corrupt, Denied, Indeterminate, Invalid, LeaseLost
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Fault, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
 

@@ -14,8 +14,8 @@ import httpx
 from tenure.buffer import Batch, Consumer, Ingest, SqliteSink
 from tenure.export.rows import decode_row
 from tenure.log.disk import PosixDisk
-from tests.export.following import polled, rows_of
-from tests.http.serving import Running, serving
+from tests.kit.broker_life import polled, rows_of
+from tests.kit.server import Running, serving
 
 CREATE = "create table if not exists events (batch integer, n integer, event text, topic text, unique (batch, n))"
 

@@ -21,7 +21,7 @@ from tenure.buffer import BufferSettings, Consumer, Descriptor, FetchHandle, Pro
 from tenure.buffer.blocking import Consumer as BlockingConsumer
 from tenure.buffer.blocking import Producer as BlockingProducer
 from tenure.errors import Closed, LeaseLost, TenureError
-from tests.buffer.support import QUICK, consumed, folded, quick
+from tests.kit.buffers import QUICK, consumed, folded, quick
 
 ROOT = Path(__file__).parents[2]
 

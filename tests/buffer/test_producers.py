@@ -16,7 +16,7 @@ from tenure.buffer.manifest.producers import ProducerRecord, Producers
 from tenure.errors import Indeterminate, Invalid
 from tenure.testing.clock import ManualClock
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 
 def entry(name: str, producer: str, ordinal: int = 0) -> Entry:

@@ -23,7 +23,7 @@ from tenure.buffer.settings import RETAIN_FOR_MS_MAX
 from tenure.errors import Invalid, NotFound
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -20,9 +20,9 @@ from tenure.export.intents import Intents
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.buffer.support import quick
-from tests.export.following import life, polled, rows_of
 from tests.export.reading import batches_in, rows_in
+from tests.kit.broker_life import life, polled, rows_of
+from tests.kit.buffers import quick
 
 SETTINGS = ExportSettings(call_bytes_max=1_000, checkpoint_bytes=4_000, flush_ms=1)
 

@@ -13,7 +13,7 @@ from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.export.following import QUEUES, SMALL, life, plain, polled, rows_of
+from tests.kit.broker_life import QUEUES, SMALL, life, plain, polled, rows_of
 
 
 async def test_a_whole_life_is_exported_step_by_step(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tenure import Broker, Settings
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.export.following import polled
+from tests.kit.broker_life import polled
 
 SMALL = Settings(segment_bytes=1 << 14, spare_segments=1, trim_step_bytes=1 << 12)
 

@@ -17,9 +17,9 @@ import pytest
 from tenure.errors import NotFound, TenureError
 from tenure.export.rows import Exported
 from tenure.log.disk import PosixDisk
-from tests.export.following import polled, rows_of
 from tests.export.reading import rows_in
-from tests.http.serving import Running, serving
+from tests.kit.broker_life import polled, rows_of
+from tests.kit.server import Running, serving
 
 SOON = ("--set", "export.flush_ms=20", "--set", "export.restart_ms_min=10")
 PATIENCE_S = 60.0

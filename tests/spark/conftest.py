@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tenure.spark.session.session import open_session
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 from tests.spark.crash_kill import SMALL
 from tests.spark.crash_sinks import CASES
 

@@ -21,7 +21,7 @@ from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
 from tenure.testing.simstore import Fault, SimStore
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 
 TABLE = "file:///table"
 

@@ -25,8 +25,8 @@ from tenure.spark.pipeline.run_history import RUNS_KEPT_MAX, begin_run, last_run
 from tenure.spark.pipeline.run_note import Noting
 from tenure.spark.pipeline.streamed import _teller
 from tenure.spark.pipeline.topics import topic_lag
-from tests.buffer.support import QUICK
-from tests.http.serving import serving
+from tests.kit.buffers import QUICK
+from tests.kit.server import serving
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, PIPELINE, SECOND, set_up, written
 

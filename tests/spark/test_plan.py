@@ -14,7 +14,7 @@ from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
 from tenure.spark.jobs.plan import Limits, Plan, balanced
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.buffer.support import QUICK, produced, quick
+from tests.kit.buffers import QUICK, produced, quick
 
 
 @pytest.fixture

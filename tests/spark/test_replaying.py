@@ -11,7 +11,7 @@ from tenure.errors import Conflict, Invalid
 from tenure.spark.jobs.backfill import Replay, retained
 from tenure.spark.jobs.plan import Limits, Planned
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import QUICK, produced
+from tests.kit.buffers import QUICK, produced
 
 
 @pytest.fixture

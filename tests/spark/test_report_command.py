@@ -21,7 +21,7 @@ from tenure.cli.spark import report as report_command
 from tenure.cli.spark import spark as spark_command
 from tenure.cli.spark.options import moment_ms
 from tenure.errors import Invalid
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 
 APP = typer.Typer()
 APP.command()(report_command.report)

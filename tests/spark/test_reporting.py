@@ -27,7 +27,7 @@ from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
 from tenure.spark.sinks.files.table import files
 from tenure.testing import ManualClock
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 from tests.spark.conftest import Filled
 from tests.spark.crash_driver import Died, acting_before, die
 from tests.spark.report_history import QUEUES, Counts, entries_of, kind_of, random_history

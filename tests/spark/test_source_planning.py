@@ -19,7 +19,7 @@ from tenure.buffer.collecting.quarantine import quarantine
 from tenure.buffer.manifest.groups import drop_group
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
 from tenure.spark.stream.source import BufferSource, BufferStreamReader
-from tests.buffer.support import quick
+from tests.kit.buffers import quick
 from tests.spark.conftest import Filled
 
 BATCHES = [[b"%d-%d" % (batch, entry) for entry in range(10)] for batch in range(6)]

@@ -22,9 +22,9 @@ from tenure.errors import Conflict, Corrupt, NotFound
 from tenure.spark.topic.delivery import RESUME_MS_MAX, deliver, resume
 from tenure.spark.topic.record import Batch, StagedFile, make_record
 from tenure.spark.topic.staging import Staging
-from tests.client.proxy import proxy_to
 from tests.client.test_producer_restart import free_port
-from tests.http.serving import Running, environment, serving
+from tests.kit.http_proxy import proxy_to
+from tests.kit.server import Running, environment, serving
 from tests.spark import topic_driver
 from tests.spark.topic_driver import WRITER, numbers_in, staged
 

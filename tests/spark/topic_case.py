@@ -12,7 +12,7 @@ import msgspec
 
 from tenure.client.client import Client
 from tenure.spark.topic.sink import TopicSink
-from tests.http.serving import serving
+from tests.kit.server import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""The second half of the tour: the life of a lease, step by step, on one small queue in memory."""
+"""The second part of the tour: the life of a lease, step by step, on one small queue in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def walk_through_leases(console: Console) -> None:
 
 
 async def _expire(broker: Broker) -> _Rows:
-    # A command is carried out when it is called, so no delay of the machine can come between these two.
+    # A command is carried out when it is called, so no delay can come between these two.
     asked = broker.claim(_QUEUE, node="ann"), broker.claim(_QUEUE, node="bob")
     first, nobody = await asked[0], await asked[1]
     expect(first.seqs == [1], "ann holds job 1")

@@ -1,4 +1,4 @@
-"""Dead letters and their way back."""
+"""Dead letters and redrive: restarts, waiting callers, durability, one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.core.events import KINDS
 from tenure.core.state.ranges import each
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import (
+from tests.kit.brokers import (
     GatedLog,
     datas,
     fail_by_expiry,
@@ -54,22 +54,6 @@ class AppendsLog(MemoryLog):
 
 
 # When
-
-
-@pytest.mark.parametrize("strategy", ["skip", "block", "block_and_dlq"])
-@pytest.mark.parametrize("limit", [1, 3])
-async def test_a_job_is_delivered_exactly_max_deliveries_times(
-    broker: Broker, clock: ManualClock, strategy: str, limit: int
-) -> None:
-    await make_queue(broker, jobs=2, max_deliveries=limit, dead_letter="dead", dlq_strategy=strategy)
-    for deliveries in range(1, limit + 1):
-        claim = await broker.claim("q", node="w", max_count=9, lease_ms=1000)
-        assert (claim.seqs, claim.deliveries(1)) == ([1, 2], deliveries)
-        assert numbers(broker)["dead_lettered"] == 0
-        clock.advance(1001)
-    assert (await broker.claim("q", node="w", max_count=9)).seqs == []
-    assert numbers(broker)["dead_lettered"] == 2
-    assert broker.metrics.dead_lettered == 2
 
 
 async def test_those_who_wait_are_served_past_any_number_of_dead(broker: Broker, clock: ManualClock) -> None:

@@ -13,9 +13,9 @@ from tenure.client.settings import ClientSettings
 from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire
-from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.observing.metrics import QueueStats
-from tenure.worker.processes.executors import LoopPlaces, Places
+from tenure.worker.processes.executors import Executor, LoopExecutor
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.pace import Slots
 from tenure.worker.runtime.runner import Runner
@@ -93,20 +93,20 @@ class Flow:
         await self.broker.produce(queue, [b"%d" % n for n in range(count)])
         await turns()
 
-    async def start(self, *tasks: Task[Any], places: Places | None = None) -> None:
-        """Declare the queues of tasks and run them; on the loop, unless in ``places``."""
+    async def start(self, *tasks: Task[Any], executor: Executor | None = None) -> None:
+        """Declare the queues of tasks and run them; on the loop, unless in ``executor``."""
         link = Link("memory")
         for task in tasks:
             await self.broker.put_topic(task.queue, task.options.queue_config())
             stats = self.stats[task.queue] = QueueStats()
             runner = Runner(
                 task,
-                side=QueueSide(self.client, task.options, link=link),
+                backend=QueueBackend(self.client, task.options, link=link),
                 timing=self.timing,
                 settings=self.settings,
                 stats=stats,
                 slots=self.slots,
-                places=places or LoopPlaces(),
+                executor=executor or LoopExecutor(),
             )
             self.runners.append(runner)
             runner.start()

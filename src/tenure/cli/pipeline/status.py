@@ -1,4 +1,4 @@
-"""`tenure pipeline validate` and `status`: what can be said without Spark."""
+"""`tenure pipeline validate` and `status`: check a pipeline file, and show its lag and its runs; without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK
 from tenure.cli.screen import Payload, console_for, document, table
 from tenure.cli.words import age, clean, count, size, when
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.spark.pipeline.config import Pipeline
     from tenure.spark.pipeline.run import Run
 
-__all__ = ["behind", "say", "show_run", "status", "validate"]
+__all__ = ["describe_lag", "print_line", "show_run", "status", "validate"]
 
 _HEADS = (
     "started",
@@ -34,7 +34,7 @@ _HEADS = (
 
 
 def validate(file: Path, *, as_json: bool) -> int:
-    """Print that a file is sound, or every mistake in it; returns the exit code."""
+    """Print that a file is valid, or every mistake in it; returns the exit code."""
 
     def work() -> int:
         from tenure.spark.pipeline import validate_pipeline
@@ -46,24 +46,24 @@ def validate(file: Path, *, as_json: bool) -> int:
             console_for().print(f"{file}: {pipeline.name} is sound", markup=False, soft_wrap=True)
         return OK
 
-    return guarded(work, as_json=as_json)
+    return run_guarded(work, as_json=as_json)
 
 
 def status(file: Path, *, history: bool, as_json: bool) -> int:
-    """Print how a pipeline stands, with ``history`` all the runs that are noted; returns the exit code."""
+    """Print the lag and the last run of a pipeline, with ``history`` all recorded runs; returns the exit code."""
 
     def work() -> int:
-        found = _standing(file, history=history)
+        found = _find_status(file, history=history)
         if as_json:
             document(found)
         else:
             _show_status(console_for(), found)
         return OK
 
-    return guarded(work, as_json=as_json)
+    return run_guarded(work, as_json=as_json)
 
 
-def _standing(file: Path, *, history: bool) -> Payload:
+def _find_status(file: Path, *, history: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.run_history import runs_of
 
@@ -73,14 +73,14 @@ def _standing(file: Path, *, history: bool) -> Payload:
     found: Payload = {"pipeline": pipeline.name} | (
         _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, last)
     )
-    found |= {"last_run": _told(last), "last_written": _told(wrote)}
+    found |= {"last_run": _run_payload(last), "last_written": _run_payload(wrote)}
     if history:
         runs += runs_of(pipeline.notes_url, f"{pipeline.name}.backfill")
-        found["history"] = [_told(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
+        found["history"] = [_run_payload(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
     return found
 
 
-def _told(run: Run | None) -> Payload | None:
+def _run_payload(run: Run | None) -> Payload | None:
     import msgspec
 
     if run is None:
@@ -121,28 +121,28 @@ def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
 
 
 def _show_status(console: Console, found: Payload) -> None:
-    say(console, f"{found['pipeline']}: {_behind(found)}")
+    print_line(console, f"{found['pipeline']}: {_describe_lag(found)}")
     run, wrote = found["last_run"], found["last_written"]
     if run is None:
-        say(console, "it has not run yet" if not found["started"] else "no run of it is noted")
+        print_line(console, "it has not run yet" if not found["started"] else "no run of it is noted")
         return
     _show_last(console, "last run", run)
     if run["idle_before"]:
-        say(console, f"{count(run['idle_before'], 'run')} before it had nothing to write")
+        print_line(console, f"{count(run['idle_before'], 'run')} before it had nothing to write")
     if run["waiting"]:
         tried = count(run["waiting"]["attempts"], "attempt")
-        say(console, f"it waits, and tries again: {tried} since {when(run['waiting']['since_ms'])}")
-        say(console, f"because: {run['waiting']['message']}")
+        print_line(console, f"it waits, and tries again: {tried} since {when(run['waiting']['since_ms'])}")
+        print_line(console, f"because: {run['waiting']['message']}")
     if run["error"]:
-        say(console, f"last error: {run['error']['message']}")
+        print_line(console, f"last error: {run['error']['message']}")
     if wrote is not None and wrote["started_ms"] != run["started_ms"]:
         _show_last(console, "last run that wrote", wrote)
     if "history" in found:
         _show_history(console, found["history"])
 
 
-def _behind(found: Payload) -> str:
-    """How far the table is behind its source."""
+def _describe_lag(found: Payload) -> str:
+    """Format how far the table is behind its source."""
     waits = f", the oldest for {age(found['lag_ms'])}" if found["lag_ms"] else ""
     if "topic" in found:
         ahead = count(found["lag_records"], "record")
@@ -153,17 +153,17 @@ def _behind(found: Payload) -> str:
 
 def _show_last(console: Console, what: str, run: Payload) -> None:
     noted = "to" if run["state"] != "running" else "on, noted last"
-    say(console, f"{what}: {run['state']}, {when(run['started_ms'])} {noted} {when(run['updated_ms'])}")
+    print_line(console, f"{what}: {run['state']}, {when(run['started_ms'])} {noted} {when(run['updated_ms'])}")
     show_run(console, run)
 
 
 def _show_history(console: Console, runs: list[Payload]) -> None:
-    """One line a run, newest first."""
+    """Print one line per run, newest first."""
     console.print()
     table(console, _HEADS, [_line(run) for run in runs])
     for run in runs:
         if run["error"]:
-            say(console, f"{when(run['started_ms'])}: {run['error']['message']}")
+            print_line(console, f"{when(run['started_ms'])}: {run['error']['message']}")
 
 
 def _line(run: Payload) -> list[object]:
@@ -183,36 +183,36 @@ def _line(run: Payload) -> list[object]:
     ]
 
 
-def behind(lag: int, lag_ms: int | None, source: str) -> str:
-    """How much is still to come, and for how long the first of it has waited."""
+def describe_lag(lag: int, lag_ms: int | None, source: str) -> str:
+    """Format how much is still to come, and how long the first of it has waited."""
     what = ("record",) if source.startswith("topic ") else ("batch", "batches")
     return f"{count(lag, *what)}{f' of {age(lag_ms)}' if lag_ms else ''}"
 
 
 def show_run(console: Console, run: Payload) -> None:
-    """A run in figures."""
+    """Print the figures of a run."""
     figures = run["figures"]
     if run["high"] is None:
         held = f": the table holds {count(run['passed_over'], 'batch', 'batches')} of the range already"
-        say(console, f"nothing was written{held if run['passed_over'] else ''}")
+        print_line(console, f"nothing was written{held if run['passed_over'] else ''}")
         return
     what = ("record",) if run["source"].startswith("topic ") else ("batch", "batches")
     batches = f"{count(run['batches'], *what)} ({run['low']} to {run['high']})"
     ranges = count(run["ranges"], "range")
     stored = f", {size(run['bytes'])} stored" if run["bytes"] else ""
     entries = count(figures["entries"], "entry", "entries")
-    say(console, f"{ranges}, {batches}, {entries}{stored} in {run['seconds']:.1f} s")
+    print_line(console, f"{ranges}, {batches}, {entries}{stored} in {run['seconds']:.1f} s")
     if run["lag"]:
-        say(console, f"{behind(run['lag'], run['lag_ms'], run['source'])} to come when it was noted")
+        print_line(console, f"{describe_lag(run['lag'], run['lag_ms'], run['source'])} to come when it was noted")
     elif run["lag"] is None:
-        say(console, "what was still to come when it was noted is not known")
+        print_line(console, "what was still to come when it was noted is not known")
     parts = [f"{count(figures['rows'], 'row')} written to {run['into']}"]
     parts += [f"{figures[name]:,} {name}" for name in ("malformed", "quarantined", "dropped") if figures[name]]
-    say(console, ", ".join(parts))
+    print_line(console, ", ".join(parts))
     for name, failed in figures["failed"].items():
         if failed:
-            say(console, f"  {name}: {count(failed, 'row fails', 'rows fail')} it")
+            print_line(console, f"  {name}: {count(failed, 'row fails', 'rows fail')} it")
 
 
-def say(console: Console, text: str) -> None:
+def print_line(console: Console, text: str) -> None:
     console.print(clean(text), markup=False, soft_wrap=True)

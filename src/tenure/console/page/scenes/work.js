@@ -1,7 +1,7 @@
-// A worker as most are: take some jobs, do them one after the other, ack each, come again until there are none.
+// A simple worker for scenes: claim some jobs, do them one after the other, ack each, until there are none.
 
-/** Work until nothing is left; returns the payloads done, in their order. `jobMs` is how long one job takes. */
-export async function labour(world, node, { on = world.main, max = 1, jobMs = 100, leaseMs, onDone = () => {} } = {}) {
+/** Claim and ack until no job is left; returns the payloads done, in their order. `jobMs` is how long one job takes. */
+export async function doJobs(world, node, { on = world.main, max = 1, jobMs = 100, leaseMs, onDone = () => {} } = {}) {
   const done = [];
   for (;;) {
     const jobs = await world.claim(node, { on, max, leaseMs });
@@ -16,7 +16,7 @@ export async function labour(world, node, { on = world.main, max = 1, jobMs = 10
   }
 }
 
-/** How long something took, in ms, and what came of it. */
+/** Return how long an async function took, in ms, and its result. */
 export async function timed(run) {
   const start = performance.now();
   const found = await run();

@@ -1,4 +1,4 @@
-"""`tenure serve` as a process of its own: started, waited for, signalled and killed by its id."""
+"""`tenure serve` as a process that can be signalled, killed and started again on its data directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the broker share: a queue in one line, a disk that can be held up, and a loop that runs dry."""
+"""Helpers for tests on a broker: a queue in one line, a disk that can be blocked, and a loop that runs until idle."""
 
 from __future__ import annotations
 

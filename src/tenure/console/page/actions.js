@@ -1,4 +1,4 @@
-// What can be done to a queue, with what each deed needs. One place, so that every control says the same reason.
+// The actions on a queue, with the scopes that each needs, so that every control shows the same reason.
 
 import { call, topicPath } from "./api.js";
 import { obstacle } from "./session.js";
@@ -15,15 +15,15 @@ const NEEDS = {
   remove: ["delete"],
 };
 
-/** Why a deed on a topic would be refused; null where it would not. */
-export function whyNot(deed, topic) {
-  return obstacle(NEEDS[deed], topic);
+/** Return why an action on a topic would be refused; null where it would not. */
+export function whyNot(action, topic) {
+  return obstacle(NEEDS[action], topic);
 }
 
-/** Attributes for the button of a deed: off, with the reason as its title, where the key does not allow it. */
-export function guarded(deed, topic, title = "") {
-  const why = whyNot(deed, topic);
-  return { disabled: why !== null, title: why ?? title, "data-deed": deed };
+/** Return the attributes of the button of an action: disabled, with the reason as its title, where the key does not allow it. */
+export function guarded(action, topic, title = "") {
+  const why = whyNot(action, topic);
+  return { disabled: why !== null, title: why ?? title, "data-action": action };
 }
 
 export function produce(topic, records) {
@@ -46,12 +46,12 @@ export function extend(topic, node, what, leaseMs) {
   return call("POST", topicPath(topic, "/extend"), { node, ...what, lease_ms: leaseMs });
 }
 
-/** Put dead letters (or parked jobs) back to work. */
+/** Redrive dead letters (or parked jobs). */
 export function redrive(topic, seqs) {
   return call("POST", topicPath(topic, "/redrive"), { seqs });
 }
 
-/** Put `count` dead letters (or parked jobs) back to work, the oldest first, a thousand at a time. */
+/** Redrive `count` dead letters (or parked jobs), the oldest first, a thousand at a time. */
 export async function redriveAll(topic, count) {
   const done = { redriven: 0, to: "" };
   while (done.redriven < count) {

@@ -15,7 +15,7 @@ from tenure.worker.middleware import CallNext, Middleware
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.task import Task
 from tenure.worker.verdict import ACKED, Ack, AckPolicy, Nack, Reject, Verdict, VerdictKind
-from tests.worker.hands import Bench, fresh_app, gone
+from tests.worker.one_task import OneTask, fresh_app, gone
 
 ACK_FIRST, ACK, MANUAL = AckPolicy.ACK_FIRST, AckPolicy.ACK, AckPolicy.MANUAL
 REJECT_ON_ERROR, NACK_ON_ERROR = AckPolicy.REJECT_ON_ERROR, AckPolicy.NACK_ON_ERROR
@@ -60,7 +60,7 @@ async def test_every_cell_of_the_policy_table(
     row: str, column: int, policy: AckPolicy, middlewares: tuple[Middleware, ...]
 ):
     raises, expected = TABLE[row]
-    bench = Bench(task_that(raises, policy=policy), *middlewares)
+    bench = OneTask(task_that(raises, policy=policy), *middlewares)
     assert kind(await bench.handle()) == expected[column]
     assert bench.settled == ([ACKED] if policy is ACK_FIRST else [])
 
@@ -73,7 +73,7 @@ async def test_ack_first_settles_before_the_handler_runs_and_does_not_run_a_lost
         ran.append(payload)
         assert bench.settled == [ACKED]
 
-    bench = Bench(handler)
+    bench = OneTask(handler)
     await bench.handle(b"1")
     bench.taken = False
     assert await bench.handle(b"2") is None
@@ -84,8 +84,8 @@ async def test_ack_first_does_not_run_what_it_could_not_surely_ack(monkeypatch: 
     async def lost_answer(job: HeldJob, verdict: Verdict) -> bool:
         raise Indeterminate("no answer")
 
-    bench = Bench(task_that(AssertionError("called"), policy=ACK_FIRST))
-    monkeypatch.setattr(bench.handling, "_settle", lost_answer)
+    bench = OneTask(task_that(AssertionError("called"), policy=ACK_FIRST))
+    monkeypatch.setattr(bench.delivery, "_settle", lost_answer)
     assert await bench.handle() is None
 
 
@@ -96,12 +96,12 @@ async def test_a_verdict_that_could_not_be_sent_may_be_sent_again(monkeypatch: p
     @fresh_app().task("emails", policy=MANUAL)
     async def handler(payload: Any, ctx: Context) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(bench.handling, "_settle", refused)
+            patch.setattr(bench.delivery, "_settle", refused)
             with pytest.raises(Overloaded):
                 await ctx.ack()
         assert await ctx.ack()
 
-    bench = Bench(handler)
+    bench = OneTask(handler)
     assert await bench.handle() is None
     assert bench.settled == [ACKED]
 
@@ -114,15 +114,15 @@ async def test_a_payload_that_does_not_fit_is_rejected_with_the_reason_and_the_h
     async def handler(job: Email) -> None:
         raise AssertionError("called")
 
-    verdict = await Bench(handler).handle(b"{}")
+    verdict = await OneTask(handler).handle(b"{}")
     assert verdict == Verdict(VerdictKind.REJECT, None, "payload does not fit: Object missing required field `to`")
 
 
 async def test_a_failure_says_where_in_the_users_code_it_was():
-    verdict = await Bench(task_that(ValueError("no"))).handle()
+    verdict = await OneTask(task_that(ValueError("no"))).handle()
     assert verdict is not None
     assert verdict.delay_ms == 7
-    assert (verdict.reason or "").startswith("ValueError: no (test_handling.py:")
+    assert (verdict.reason or "").startswith("ValueError: no (test_delivery.py:")
 
 
 # Retries are counted by failures
@@ -130,13 +130,13 @@ async def test_a_failure_says_where_in_the_users_code_it_was():
 
 @pytest.mark.parametrize(("deliveries", "expected"), [(1, "nack"), (2, "nack")])
 async def test_while_deliveries_cannot_exceed_the_retries_nobody_is_asked(deliveries: int, expected: str):
-    bench = Bench(task_that(RAISES, retries=2))
+    bench = OneTask(task_that(RAISES, retries=2))
     assert kind(await bench.handle(deliveries=deliveries)) == expected
     assert bench.broker.asked == 0
 
 
 async def test_the_failure_after_the_last_retry_rejects():
-    bench = Bench(task_that(RAISES, retries=2))
+    bench = OneTask(task_that(RAISES, retries=2))
     bench.broker.delivery("nack", "ValueError: no")
     bench.broker.delivery("nack", "ValueError: no")
     assert kind(await bench.handle(deliveries=3)) == "reject"
@@ -144,7 +144,7 @@ async def test_the_failure_after_the_last_retry_rejects():
 
 
 async def test_crashes_drains_and_lost_connections_are_not_failures():
-    bench = Bench(task_that(RAISES, retries=2))
+    bench = OneTask(task_that(RAISES, retries=2))
     bench.broker.delivery("expired")
     bench.broker.delivery("disconnect")
     bench.broker.delivery("nack")
@@ -155,19 +155,19 @@ async def test_crashes_drains_and_lost_connections_are_not_failures():
 
 
 async def test_deliveries_that_the_broker_forgot_count_as_failures():
-    bench = Bench(task_that(RAISES, retries=40))
+    bench = OneTask(task_that(RAISES, retries=40))
     for _ in range(32):
         bench.broker.delivery("nack", "ValueError: no")
     assert kind(await bench.handle(deliveries=41)) == "reject"
 
 
 async def test_without_retries_the_first_failure_rejects():
-    bench = Bench(task_that(RAISES, retries=0))
+    bench = OneTask(task_that(RAISES, retries=0))
     assert kind(await bench.handle(deliveries=1)) == "reject"
 
 
 async def test_a_job_that_is_gone_gets_no_verdict_and_one_whose_past_cannot_be_read_is_given_back():
-    bench = Bench(task_that(RAISES, retries=0))
+    bench = OneTask(task_that(RAISES, retries=0))
     bench.broker.fails = gone()
     assert await bench.handle() is None
     bench.broker.fails = Overloaded("no connection", code="unreachable")
@@ -187,7 +187,7 @@ async def test_a_handler_that_runs_too_long_is_stopped_and_fails():
         finally:
             stopped.set()
 
-    bench = Bench(handler)
+    bench = OneTask(handler)
     handling = asyncio.create_task(bench.handle(b"null"))
     while not bench.timing.sleeping:
         await asyncio.sleep(0)
@@ -204,7 +204,7 @@ async def test_a_handler_that_runs_too_long_is_stopped_and_fails():
 
 @pytest.mark.parametrize(("raises", "expected"), [(None, "ack"), (ValueError(), "nack"), (Reject("x"), "reject")])
 async def test_within_its_time_limit_a_handler_is_judged_as_ever(raises: BaseException | None, expected: str):
-    bench = Bench(task_that(raises, time_limit="5s"))
+    bench = OneTask(task_that(raises, time_limit="5s"))
     assert kind(await bench.handle()) == expected
     bench.clock.advance(10_000)
     assert bench.timing.sleeping == 0
@@ -235,7 +235,7 @@ async def test_cancelling_cancels_the_handler_through_limit_and_middlewares_and_
             seen.append("handler")
             raise
 
-    handling = asyncio.create_task(Bench(handler, Watching()).handle(b"null"))
+    handling = asyncio.create_task(OneTask(handler, Watching()).handle(b"null"))
     await started.wait()
     handling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -253,7 +253,7 @@ async def test_a_job_whose_lease_is_lost_gets_no_verdict_fault_24():
         bench.clock.advance(30_001)
         ctx.check()
 
-    bench = Bench(handler)
+    bench = OneTask(handler)
     assert await bench.handle() is None
 
 
@@ -262,7 +262,7 @@ async def test_a_handler_that_returns_after_its_job_was_lost_acks_nothing():
     async def handler(payload: Any, ctx: Context) -> None:
         ctx.job.lost = True
 
-    assert await Bench(handler).handle() is None
+    assert await OneTask(handler).handle() is None
 
 
 # Manual verdicts
@@ -284,7 +284,7 @@ async def test_a_verdict_through_the_context_is_sent_at_once_and_no_second_follo
         answers.append(await ctx.ack())
         raise ValueError("after the verdict")
 
-    bench = Bench(handler)
+    bench = OneTask(handler)
     assert [await bench.handle(data) for data in (b"1", b"2", b"3")] == [None, None, None]
     assert answers == [True, False] * 3
     assert bench.settled == [
@@ -308,10 +308,10 @@ async def test_a_time_limit_that_falls_into_a_verdict_on_its_way_sends_no_other_
     async def handler(payload: Any, ctx: Context) -> None:
         await ctx.ack()
 
-    bench = Bench(handler)
-    monkeypatch.setattr(bench.handling, "_settle", unanswered)
+    bench = OneTask(handler)
+    monkeypatch.setattr(bench.delivery, "_settle", unanswered)
     job = bench.job()
-    handling = asyncio.create_task(bench.handling.handle(job))
+    handling = asyncio.create_task(bench.delivery.handle(job))
     while not (sent and bench.timing.sleeping):
         await asyncio.sleep(0)
     bench.clock.advance(5_000)
@@ -320,7 +320,7 @@ async def test_a_time_limit_that_falls_into_a_verdict_on_its_way_sends_no_other_
 
 
 async def test_lease_lost_raised_by_the_handler_of_a_job_that_is_ours_is_a_failure_like_any_other():
-    assert kind(await Bench(task_that(LeaseLost("another one's"))).handle()) == "nack"
+    assert kind(await OneTask(task_that(LeaseLost("another one's"))).handle()) == "nack"
 
 
 # Middlewares
@@ -344,7 +344,7 @@ async def test_middlewares_wrap_the_handler_in_order_and_are_told_the_verdict():
         def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
             story.append(f"{self.name} told {kind(verdict)} of {ctx.seq}")
 
-    bench = Bench(task_that(Reject("never")), Named("outer"), Named("inner"))
+    bench = OneTask(task_that(Reject("never")), Named("outer"), Named("inner"))
     await bench.handle()
     assert story == [
         *("outer in", "inner in", "inner saw never", "outer saw never"),
@@ -357,7 +357,7 @@ async def test_a_middleware_that_raises_decides_as_if_the_handler_had():
         async def handle(self, ctx: Context, call_next: CallNext) -> None:
             raise Reject("not on Sundays")
 
-    verdict = await Bench(task_that(AssertionError("called")), Refusing()).handle()
+    verdict = await OneTask(task_that(AssertionError("called")), Refusing()).handle()
     assert verdict == Verdict(VerdictKind.REJECT, None, "not on Sundays")
 
 
@@ -366,7 +366,7 @@ async def test_a_middleware_that_fails_when_it_is_told_costs_nobody_the_verdict(
         def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
             raise RuntimeError("oops")
 
-    assert await Bench(task_that(None), Clumsy()).handle() == ACKED
+    assert await OneTask(task_that(None), Clumsy()).handle() == ACKED
     assert "Clumsy failed in its verdict hook" in caplog.text
 
 
@@ -377,5 +377,5 @@ async def test_a_misfit_is_told_to_middlewares_too():
         def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
             told.append(kind(verdict))
 
-    await Bench(task_that(None), Told()).handle(b"{")
+    await OneTask(task_that(None), Told()).handle(b"{")
     assert told == ["reject"]

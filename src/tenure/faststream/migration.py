@@ -1,4 +1,4 @@
-"""`move`: the timers that faststream-redis-timers scheduled, taken over once."""
+"""`move`: migrate the timers of faststream-redis-timers, once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.client import NEVER_DECODE
 
 from tenure.errors import Invalid
-from tenure.faststream.envelope import packed
+from tenure.faststream.envelope import pack
 from tenure.timers.timers import Timers
 
 __all__ = ["Moved", "move"]
@@ -19,7 +19,7 @@ _PAGE: Final = 500
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """How many timers were moved; ``refused`` are the ids that cannot be, each with the reason, and stay."""
+    """How many timers were moved; ``refused`` maps the ids that cannot be moved, and stay, to the reason."""
 
     count: int
     refused: dict[str, str]
@@ -43,10 +43,10 @@ async def move(
     timeline_key: str = "timers_timeline",
     payloads_key: str = "timers_payloads",
 ) -> Moved:
-    """Move a topic's timers to ``timers``, each at its moment; an id that is there already is kept.
+    """Move a topic's timers to ``timers``, each at its time; an id that exists there already is kept.
 
-    Run it while nothing uses the old keys. It may be started again wherever it stopped. Raises as ``Timers.schedule``
-    and redis-py do.
+    Run it while nothing uses the old keys. It can be run again after it stopped at any point. Raises what
+    ``Timers.schedule`` and redis-py raise.
     """
     timeline, payloads = f"{timeline_key}:{topic}", f"{payloads_key}:{topic}"
     count, refused = 0, dict[str, str]()
@@ -67,18 +67,18 @@ async def move(
 
 
 async def _move_one(timers: Timers, topic: str, timer_id: bytes, *, at_ms: int, payload: bytes | None) -> bool:
-    """Move one timer; False where its payload is gone, so that it could never be handled."""
+    """Move one timer; return False where its payload is gone, so that it could never be handled."""
     if payload is None:
         return False
-    body, headers = _parsed(payload)
+    body, headers = _parse(payload)
     name = timer_id.decode()
-    data = packed(body, headers, timer_id=name)
+    data = pack(body, headers, timer_id=name)
     await timers.schedule(topic, data, at=max(at_ms, 0), timer_id=name, on_conflict="keep")
     return True
 
 
-def _parsed(payload: bytes) -> tuple[bytes, dict[str, Any]]:
-    """The body and headers of either envelope. Raises Invalid where an old one is damaged."""
+def _parse(payload: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Return the body and headers of either envelope. Raises Invalid where an old one is damaged."""
     if payload.startswith(b"{"):
         try:
             old = _old.decode(payload)
@@ -92,6 +92,6 @@ def _parsed(payload: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 async def _raw(client: Redis, *command: Any) -> list[Any]:
-    """The answer in bytes, also from a client that decodes."""
+    """Return the answer in bytes, also from a client that decodes."""
     answer: list[Any] = await client.execute_command(*command, **{NEVER_DECODE: []})  # type: ignore[no-untyped-call]
     return answer

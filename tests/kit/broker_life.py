@@ -1,4 +1,4 @@
-"""What the tests of the export share: a broker with a random life, and the rows of its log."""
+"""A broker with a random life, and the exported rows of its log."""
 
 from __future__ import annotations
 

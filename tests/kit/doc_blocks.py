@@ -1,4 +1,4 @@
-"""The blocks of the documentation: what stands between fences, in which language, and where."""
+"""The fenced blocks of the documentation, with their language and their place."""
 
 from __future__ import annotations
 

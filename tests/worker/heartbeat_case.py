@@ -1,4 +1,4 @@
-"""A heartbeat on a clock in the test's hand, over a side that keeps deadlines as a broker does."""
+"""A heartbeat on a clock in the test's hand, over a backend that keeps deadlines as a broker does."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tenure.worker.runtime.extender import Extender
 from tenure.worker.runtime.heartbeat import Heartbeat
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.settings import WorkerSettings
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
-__all__ = ["LEASE_MS", "Beating", "Keeper", "beating"]
+__all__ = ["LEASE_MS", "DeadlineBackend", "HeartbeatCase", "beating"]
 
 LEASE_MS = 3_000
 
 
-class Keeper:
-    """A side as far as extends go: sets a deadline to now plus what was asked, also for a shorter time than before."""
+class DeadlineBackend:
+    """A backend as far as extends go: sets a deadline to now plus what was asked, also for a shorter
+    time than before.
+    """
 
     def __init__(self, timing: ManualTiming) -> None:
         self._timing = timing
@@ -46,22 +48,22 @@ class Keeper:
         return [job for job in jobs if job.seq in self.skips]
 
     @property
-    def side(self) -> Backend:
+    def backend(self) -> Backend:
         return cast(Backend, self)
 
 
-class Beating:
+class HeartbeatCase:
     """A heartbeat, the extends of handlers, and what was lost."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
         self.timing = ManualTiming(self.clock)
-        self.keeper = Keeper(self.timing)
+        self.backend = DeadlineBackend(self.timing)
         self.stats = QueueStats()
         self.lost: list[HeldJob] = []
-        self.extender = Extender(self.keeper.side, lease_ms=LEASE_MS, timing=self.timing)
+        self.extender = Extender(self.backend.backend, lease_ms=LEASE_MS, timing=self.timing)
         self.heartbeat = Heartbeat(
-            self.keeper.side,
+            self.backend.backend,
             "q",
             lease_ms=LEASE_MS,
             timing=self.timing,
@@ -74,7 +76,7 @@ class Beating:
         """Take jobs that were claimed now."""
         deadline_ms = self.timing.now_ms() + LEASE_MS
         jobs = [HeldJob(topic="q", seq=seq, lease_id="l", node="w", data=b"1", deadline_ms=deadline_ms) for seq in seqs]
-        self.keeper.deadlines.update(dict.fromkeys(seqs, deadline_ms))
+        self.backend.deadlines.update(dict.fromkeys(seqs, deadline_ms))
         self.heartbeat.take(jobs)
         return jobs
 
@@ -84,14 +86,14 @@ class Beating:
             await turns(20)
 
     def ahead_ms(self, job: HeldJob) -> int:
-        """By how much our deadline ends after the keeper's: above 0 another may hold the job, and nobody knows."""
-        return job.deadline_ms - self.keeper.deadlines[job.seq]
+        """By how much our deadline ends after the backend's: above 0 another may hold the job, and nobody knows."""
+        return job.deadline_ms - self.backend.deadlines[job.seq]
 
 
 @asynccontextmanager
-async def beating(**settings: Any) -> AsyncIterator[Beating]:
+async def beating(**settings: Any) -> AsyncIterator[HeartbeatCase]:
     """A heartbeat that beats until the end of the block."""
-    at = Beating(**settings)
+    at = HeartbeatCase(**settings)
     task = asyncio.create_task(at.heartbeat.run())
     await turns()
     try:

@@ -1,4 +1,4 @@
-"""What the buffer's tests share: quick settings, and the whole life of some entries."""
+"""Helpers for tests on a buffer: quick settings, and entries produced and consumed."""
 
 from __future__ import annotations
 

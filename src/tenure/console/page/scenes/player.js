@@ -1,28 +1,27 @@
-// Puts a scene on: its frame, and the play of it on the running broker.
+// The player of a scene: its frame, and its steps against the running broker.
 //
 // A scene is a module of this folder, listed in scenes/index.js, with a default export:
 //
 //   lead: ["…", "…"]            a few sentences before anything happens
 //   drawing: () => picture(…)   shown beside them and on the card (drawing.js)
 //   topics: {jobs: {config: {lease_ms: 3000, dead_letter: "dead"}, label: "Jobs", show: "strip"}, dead: {…}}
-//                               scratch topics, made when the scene opens and removed when it is left. The first is what
-//                               a deed means that names none. `config` is that of PUT /v0/topics; a `dead_letter` is a
-//                               key. `type` is queue unless it says log. `show`: strip (queues), log (logs), letters (a
-//                               topic that is somebody's dead_letter), none. Keys are of a-z only.
+//                               scratch topics, created when the scene opens and removed when it is left. The first is
+//                               the topic of an action that names none. `config` is that of PUT /v0/topics; a
+//                               `dead_letter` is a key. `type` is queue by default, or log. `show`: strip (queues), log
+//                               (logs), letters (the dead_letter of another topic), none. Keys are of a-z only.
 //   steps: [{say, label, run: async (world) => "what happened"}]
-//                               `say` stands beside the button `label` before the step; what `run` returns is told
-//                               after it. `run` does real things by `world` (world.js: produce, claim, ack, nack, extend,
+//                               `say` is shown beside the button `label` before the step; the result of `run` is shown
+//                               after it. `run` acts by `world` (world.js: produce, claim, ack, nack, extend,
 //                               work, crash, configure, redrive, route, read, counts, job, meters, line, until, see,
-//                               pause) and checks what it is about to tell with `world.must(condition, "what came
-//                               instead")`. Where that does not hold, or the broker refuses, the scene stops there and
-//                               says so.
+//                               pause) and checks its result with `world.must(condition, "what came instead")`. Where
+//                               that does not hold, or the broker refuses, the scene stops with that message.
 //   code: [{name: "Broker.ack", about: "…", code: ["def …", "    …  # why"]}]
 //                               optional: listings; `world.line(name, ...lines)` marks them while a step runs
 //   takeaway: "…"               one sentence to keep, shown after the last step
 //   aside: (world) => ({element, draw(), stop()})   optional: a widget of the scene's own; `draw` is called after every
 //                               step and every quarter of a second. `world` is null where the key plays no scenes.
 //
-// `world.kept` is an object for what one step leaves to the next; `world.readers` (name → seq) is drawn under a log.
+// `world.kept` is an object that passes values from one step to the next; `world.readers` (name → seq) is drawn under a log.
 
 import { swap } from "../dom.js";
 import { paced } from "../pace.js";
@@ -31,15 +30,15 @@ import { Frame } from "./frame.js";
 import { Run } from "./run.js";
 import { Unmet } from "./world.js";
 
-const READ_MS_MIN = 1_800; // between two steps of a play, by the length of what was told
+const READ_MS_MIN = 1_800; // between two steps of a play, by the length of the text
 const READ_MS_PER_CHAR = 32;
 
-/** Put a scene on; `about` is its row of scenes/index.js with `number`, `of`, `next`. Returns how to leave. */
-export function stage(outlet, scene, { about, onDone }) {
+/** Show and play a scene; `about` is its row of scenes/index.js with `number`, `of`, `next`. Returns a function that leaves it. */
+export function playScene(outlet, scene, { about, onDone }) {
   const play = new Play(scene, { about, onDone });
   outlet.append(play.frame.element);
   const why = whyNoScratch();
-  if (why !== null) play.frame.onlyTell(why);
+  if (why !== null) play.frame.showWordsOnly(why);
   else play.begin();
   const hide = () => play.leave();
   const back = (event) => event.persisted && location.reload(); // its topics are gone
@@ -64,19 +63,19 @@ class Play {
     this.frame = new Frame(scene, about, buttons);
   }
 
-  /** Make the topics and stand before the first step. */
+  /** Create the topics and wait for the first step. */
   async begin() {
     this.leave();
     this.frame.code?.clear();
     const onLine = (name, line) => this.run === run && this.frame.code?.at(name, line);
     const run = (this.run = new Run(this.scene, this.id, { onChange: this.draw, onLine }));
-    this.frame.tell("Making the scratch queue …");
+    this.frame.report("Making the scratch queue …");
     this.drawFrame();
     try {
       const elements = await run.open();
       if (this.run !== run) return;
       swap(this.frame.panels, ...elements);
-      this.frame.tell("The scratch queue is there, and empty.");
+      this.frame.report("The scratch queue is there, and empty.");
     } catch (error) {
       if (this.run !== run) return;
       this.fail(error);
@@ -85,7 +84,7 @@ class Play {
     this.drawFrame();
   }
 
-  /** Do the next step; returns whether it came out as promised. */
+  /** Run the next step; returns whether its checks held. */
   async step() {
     const { run } = this;
     const step = this.scene.steps[run?.at];
@@ -97,8 +96,8 @@ class Play {
       await run.reread();
       if (this.run !== run) return false;
       run.at += 1;
-      run.draw(); // what is told and what is shown appear together
-      this.frame.tell(words);
+      run.draw(); // the text and the drawing appear together
+      this.frame.report(words);
     } catch (error) {
       if (this.run !== run) return false;
       this.fail(error);
@@ -109,7 +108,7 @@ class Play {
     return !run.failed;
   }
 
-  /** Step after step, with time to read; a second press pauses. */
+  /** Play step after step, with time to read; a second press pauses. */
   async togglePlay() {
     const mine = (this.playing = this.playing ? null : {});
     this.drawFrame();
@@ -125,7 +124,7 @@ class Play {
   fail(error) {
     this.run.failed = true;
     const what = error instanceof Unmet ? "The broker did not do as promised" : "The broker refused";
-    this.frame.tell(`${what}: ${error.message}. Start over to try again.`, { bad: true });
+    this.frame.report(`${what}: ${error.message}. Start over to try again.`, { bad: true });
   }
 
   drawFrame() {
