@@ -10,7 +10,7 @@ from tenure import Broker, Conflict, Overloaded, Record, Settings
 from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn
 
 DAY_MS = 24 * 3600 * 1000
 

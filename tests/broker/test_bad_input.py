@@ -15,7 +15,7 @@ import pytest
 
 from tenure import Broker, Invalid, Record
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, snapshot
+from tests.kit.brokers import make_queue, snapshot
 from tests.kit.nonsense import BAD, GOOD, arguments_for
 from tests.kit.rules import Rules
 

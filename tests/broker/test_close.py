@@ -15,7 +15,7 @@ from tenure import Broker, Closed, Conflict, NotFound
 from tenure.contract.commands import Claim, GetTopic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, datas, make_queue, numbers, read, start
+from tests.kit.brokers import GatedLog, datas, make_queue, numbers, read, start
 
 
 async def test_those_who_wait_are_turned_away(broker: Broker) -> None:

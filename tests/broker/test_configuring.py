@@ -16,8 +16,8 @@ from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import datas, make_queue, reopen, start, turn
 from tests.kit import run
+from tests.kit.brokers import datas, make_queue, reopen, start, turn
 
 # Patch
 

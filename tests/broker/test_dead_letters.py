@@ -14,7 +14,7 @@ from tenure.core.events import KINDS
 from tenure.core.state.ranges import each
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import (
+from tests.kit.brokers import (
     GatedLog,
     datas,
     fail_by_expiry,

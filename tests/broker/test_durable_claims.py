@@ -11,7 +11,7 @@ from tenure import Broker
 from tenure.contract.replies import Grant
 from tenure.core.events import Extended, decode
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, start, turn
 
 LEASE_MS = 30_000
 

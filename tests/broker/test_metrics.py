@@ -7,7 +7,7 @@ from tenure.broker.observing.meters import _sample
 from tenure.broker.observing.metrics import Histogram
 from tenure.core.state.ranges import each
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, turn
+from tests.kit.brokers import make_queue, turn
 
 
 async def test_every_doing_is_counted(broker: Broker, clock: ManualClock) -> None:

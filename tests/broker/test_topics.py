@@ -6,8 +6,8 @@ import pytest
 
 from tenure import Broker, NotFound, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, start, turn
 from tests.kit import run
+from tests.kit.brokers import make_queue, start, turn
 
 # Get
 

@@ -12,7 +12,7 @@ from tenure.broker.serving.streams import WorkStream
 from tenure.core.events import Extended, decode
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, start, turn
 
 LEASE_MS = 1_000
 

@@ -260,7 +260,7 @@ class Service:
             await asyncio.sleep(0)
             await self.gate.streams_ended(_STREAMS_END_S)
         if self._export is not None:
-            self._export.quiet()
+            self._export.detach()
         try:
             if self._broker is not None:
                 await self._broker.close()

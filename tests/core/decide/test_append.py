@@ -7,7 +7,7 @@ import pytest
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 DAY_MS = 24 * 3600 * 1000

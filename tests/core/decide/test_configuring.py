@@ -6,7 +6,7 @@ import pytest
 
 from tenure import Conflict, NotFound, Overloaded, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas
+from tests.kit.brokers import datas
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 # Patch

@@ -10,7 +10,7 @@ import pytest
 from tenure import Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.records import Stored
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 
@@ -194,7 +194,7 @@ def test_a_redrive_of_a_dead_letter_topic_moves_jobs_back_where_they_came_from(
     (job,) = claim.jobs
     assert (job.data, job.tag, job.node, job.seq) == (b"a1", "t", "n", 2)
     assert (meta(job)["k"], meta(job)["$dead_letter_from"]) == (1, "a"), "provenance is kept"
-    assert claim.deliveries(2) == 1, "its count starts anew"
+    assert claim.deliveries(2) == 1, "its count starts again"
     assert datas((rules.claim("b", node="w")).jobs) == [b"b1"]
 
 

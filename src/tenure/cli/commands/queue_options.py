@@ -1,7 +1,7 @@
-"""The config of a topic as options of a command: one for each field, made from one table.
+"""The config of a topic as options of a command, one for each field, from one table.
 
-A command that takes them declares ``**config`` and is dressed by `with_config`; it is given the fields that stand on
-the command line, under the names of the wire.
+A command declares ``**config`` and is decorated with `with_config`; it gets the fields given on the command line, under
+their names on the wire.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FIELDS", "with_config"]
 
 
 class _Field(NamedTuple):
-    """An option: the field of the config that it sets, its type, and what helps to use it."""
+    """An option: the field of the config that it sets, its type and its typer option."""
 
     field: str
     kind: Any
@@ -78,7 +78,7 @@ FIELDS: Final = (
     ),
     _flag("retry_backoff", "--backoff-jitter/--no-backoff-jitter", "Spread the waits.", part="jitter"),
 )
-"""Every field of a topic's config but its type; a field that has parts of its own has an option for each."""
+"""Every field of a topic's config but its type; a field with parts has an option for each part."""
 
 
 def _parameter(field: _Field) -> str:
@@ -86,9 +86,9 @@ def _parameter(field: _Field) -> str:
 
 
 def with_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `FIELDS`, and its ``config`` those that were used."""
-    said = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in said.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    """Decorate a command with the options of `FIELDS`; its ``config`` gets those that were given."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -111,7 +111,7 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
         for field in FIELDS
     ]
     plain = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    run.__signature__ = said.replace(parameters=[*plain, *options])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[*plain, *options])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*plain, *options]}
     del run.__wrapped__
     return run

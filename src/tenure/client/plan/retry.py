@@ -24,6 +24,7 @@ from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
 from tenure.contract.fields import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.retries import Retries
 
 __all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
 
@@ -53,9 +54,9 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
     """Send a request until it is answered for good. Raises the few errors."""
-    settings, started_s = core.settings, core.now_s()
-    unknown = False
-    for attempt_count in range(1, settings.attempts_max + 1):
+    settings = core.settings
+    retries = Retries(repeat, attempts_max=settings.attempts_max, retry_for_ms=settings.retry_for_ms, now_s=core.now_s)
+    while True:
         try:
             response = yield Send(request)
         except WireError as error:
@@ -64,17 +65,13 @@ def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
             attempt = _judge(response)
         if attempt.error is None:
             assert attempt.response is not None
-            return Answered(attempt.response, unknown)
-        unknown = unknown or (attempt.unknown and repeat is not Repeat.READ)
-        again = attempt.again and (repeat is not Repeat.NEVER or not attempt.unknown)
-        wait_s = _wait_s(core, attempt, attempt_count)
-        spent = core.now_s() - started_s + wait_s > settings.retry_for_ms / 1000
-        if not again or spent or attempt_count == settings.attempts_max:
-            if unknown and attempt.response is not None and not attempt.unknown:
+            return Answered(attempt.response, retries.unknown)
+        wait_s = _wait_s(core, attempt, retries.count + 1)
+        if not retries.may_repeat(again=attempt.again, unknown=attempt.unknown, wait_s=wait_s):
+            if retries.unknown and attempt.response is not None and not attempt.unknown:
                 return Answered(attempt.response, True, attempt.error)
-            raise _unknown(attempt.error) if unknown else attempt.error
+            raise _unknown(attempt.error) if retries.unknown else attempt.error
         yield Sleep(wait_s)
-    raise AssertionError("the last attempt ends the call")
 
 
 def settled(answered: Answered) -> Answered:
