@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.errors import Closed, Conflict, Corrupt, TenureError
+from tenure.errors import Closed, Conflict, Corrupt, NotFound, TenureError
 from tenure.log import FileLog, PosixDisk, UnknownPosition, checkpoint
 from tenure.log.damage.verify import verify
 from tenure.log.frame import encode_batch
@@ -465,3 +465,46 @@ def test_a_directory_that_is_replaced_is_never_acknowledged_into(tmp_path: Path)
     with pytest.raises(TenureError):
         log.sync()
     log.close()
+
+
+def test_a_dropped_segment_that_was_left_over_is_gone_after_a_restart() -> None:
+    """Fault 20: the process died between the sync that declares a drop and the removal of the file."""
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    [location] = model.append(log, [(20, 1, b"first")])
+    while len(log.segments()) < 3:
+        model.append(log, [(20, 1, b"x" * 300)])
+    log.sync()
+    leftover = disk.content(segment_name(1))
+    log.drop(1)
+    log.close()
+    disk.put(segment_name(1), leftover)
+    log, _ = open_log(disk)
+    assert log.report is not None
+    assert log.report.unlinked == (1,)
+    assert segment_name(1) not in disk.names()
+    assert [segment.number for segment in log.segments()] == [2, 3]
+    with pytest.raises(NotFound) as refused:
+        log.read(location)
+    assert refused.value.code == "segment_dropped"
+
+
+def test_the_room_to_reclaim_a_large_segment_in_is_there_from_a_restart_on() -> None:
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    model.append(log, [(20, 1, b"o" * 4000)])
+    while len(log.segments()) < 2:
+        model.append(log, [(20, 1, b"f" * 300)])
+    log.close()
+    log, _ = open_log(disk)
+    assert len(log.segments()) == 2
+    assert min(log._spares.sizes()) > 4000
+
+
+def test_a_log_of_one_segment_allocates_nothing_ahead_at_a_restart() -> None:
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    model.append(log, [(20, 1, b"x")])
+    log.close()
+    log, _ = open_log(disk)
+    assert log._spares.sizes() == []
