@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenure.errors import Closed, Conflict, Corrupt, NotFound, TenureError
-from tenure.log import FileLog, PosixDisk, UnknownPosition, checkpoint
+from tenure.log import Entry, FileLog, PosixDisk, UnknownPosition, checkpoint
 from tenure.log.damage.verify import verify
 from tenure.log.frame import encode_batch
 from tenure.log.segment import FORMAT, HEAD_BYTES, list_heads, segment_name
@@ -508,3 +508,45 @@ def test_a_log_of_one_segment_allocates_nothing_ahead_at_a_restart() -> None:
     log.close()
     log, _ = open_log(disk)
     assert log._spares.sizes() == []
+
+
+def replayed_with_preamble(disk: SimDisk) -> list[bytes]:
+    """Open with a preamble for new segments, close, and return the bodies of the log then."""
+    log = FileLog.open(disk, segment_bytes=2048)
+    log.preamble = lambda: [(20, 0, b"preamble")]
+    list(log.replay())
+    log.close()
+    return bodies(disk)
+
+
+def rolled_and_cut_short() -> SimDisk:
+    """A log of two segments, of which the second has a head and nothing else."""
+    disk, _ = chain(2)
+    content = disk.content(segment_name(2))
+    disk.put(segment_name(2), content[:HEAD_BYTES] + bytes(len(content) - HEAD_BYTES))
+    return disk
+
+
+def test_a_new_log_starts_without_a_preamble() -> None:
+    assert replayed_with_preamble(SimDisk(1)) == []
+
+
+def test_a_segment_whose_roll_was_cut_short_gets_its_preamble_at_the_restart() -> None:
+    disk = rolled_and_cut_short()
+    before = bodies(disk.kill())
+    assert replayed_with_preamble(disk) == [*before, b"preamble"]
+    assert replayed_with_preamble(disk) == [*before, b"preamble"], "once is enough"
+
+
+def test_a_log_whose_recovery_failed_takes_no_appends() -> None:
+    log = FileLog.open(rolled_and_cut_short(), segment_bytes=2048)
+
+    def failing() -> list[Entry]:
+        raise RuntimeError("no preamble")
+
+    log.preamble = failing
+    with pytest.raises(RuntimeError):
+        list(log.replay())
+    with pytest.raises(Closed) as refused:
+        log.append([(20, 1, b"x")])
+    assert refused.value.code == "not_replayed"
