@@ -78,6 +78,17 @@ def test_a_damaged_batch_is_given_up_by_name_and_the_rest_is_surveyed() -> None:
     assert len(entries) == len(model.history) - 2
 
 
+def test_a_batch_that_was_cut_out_does_not_cost_the_one_that_took_its_place() -> None:
+    disk, model = chain()
+    name, content = segment_name(1), disk.content(segment_name(1))
+    lost, (_, _, location, _) = model.history[2]
+    start, end = location & 0xFFFFFFFF, model.history[4][1][2] & 0xFFFFFFFF
+    disk.put(name, content[:start] + content[end:] + bytes(end - start))
+    entries, report = surveyed(disk)
+    assert [(problem.first_batch, problem.last_batch) for problem in report.problems] == [(lost, lost)]
+    assert entries == without(model, report)
+
+
 def test_every_single_flip_costs_at_most_one_batch() -> None:
     """Fault 7: random flips; what is given and what is listed add up to everything."""
     disk, model = chain()
