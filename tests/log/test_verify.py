@@ -198,6 +198,19 @@ def test_the_epoch_is_known_from_the_heads_where_no_frame_is_left() -> None:
     assert verify(disk).epoch == 3
 
 
+def test_the_epoch_is_known_from_a_whole_frame_of_a_broken_batch() -> None:
+    disk = SimDisk(1)
+    open_log(disk)[0].close()
+    log, _ = open_log(disk)
+    opening = log.position().last_offset
+    broken, _ = log.append([(20, 1, b"broken"), (20, 1, b"whole")])
+    log.write()
+    for offset in (opening, broken & 0xFFFFFFFF):
+        disk.flip_bit(segment_name(1), (offset + 9) * 8)
+    report = verify(disk)
+    assert (len(report.problems), report.torn, report.epoch) == (1, None, log.epoch)
+
+
 def empty_frames_without_a_prefix() -> tuple[SimDisk, Model]:
     """Segments that begin with a frame without a body, the first of them dropped and the head of the next damaged."""
     disk, model = SimDisk(1), Model()
