@@ -402,6 +402,24 @@ def test_a_segment_is_made_longer_up_to_the_last_offset_and_not_beyond(monkeypat
     assert log._capacity == 4096
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_segment_that_cannot_be_made_longer_by_a_byte_is_full_or_the_disk_has_failed(code: int) -> None:
+    log = opened(SimDisk(9), Model())
+
+    def refused(file: int, size: int) -> None:
+        raise OSError(code, "refused")
+
+    log._disk.allocate = refused  # type: ignore[method-assign]
+    need = log._capacity + 1 - log._end - log._own_bytes
+    if code == errno.ENOSPC:
+        assert not log._grow(need)
+        assert log.failed is None
+    else:
+        with pytest.raises(Indeterminate):
+            log._grow(need)
+        assert log.failed is not None
+
+
 def test_a_full_disk_is_not_asked_for_room_again_before_it_has_some() -> None:
     """To be refused a segment costs as much as to get one: a flood of appends must not meet it each time."""
     disk, model = SimDisk(7, capacity_bytes=4 * 2048 + 100), Model()

@@ -482,6 +482,7 @@ def test_a_dropped_segment_that_was_left_over_is_gone_after_a_restart() -> None:
     log, _ = open_log(disk)
     assert log.report is not None
     assert log.report.unlinked == (1,)
+    assert (log.report.torn_file, log.report.torn_bytes) == (None, 0)
     assert segment_name(1) not in disk.names()
     assert [segment.number for segment in log.segments()] == [2, 3]
     with pytest.raises(NotFound) as refused:

@@ -78,6 +78,17 @@ def test_a_damaged_batch_is_given_up_by_name_and_the_rest_is_surveyed() -> None:
     assert len(entries) == len(model.history) - 2
 
 
+def test_a_batch_that_was_cut_out_does_not_cost_the_one_that_took_its_place() -> None:
+    disk, model = chain()
+    name, content = segment_name(1), disk.content(segment_name(1))
+    lost, (_, _, location, _) = model.history[2]
+    start, end = location & 0xFFFFFFFF, model.history[4][1][2] & 0xFFFFFFFF
+    disk.put(name, content[:start] + content[end:] + bytes(end - start))
+    entries, report = surveyed(disk)
+    assert [(problem.first_batch, problem.last_batch) for problem in report.problems] == [(lost, lost)]
+    assert entries == without(model, report)
+
+
 def test_every_single_flip_costs_at_most_one_batch() -> None:
     """Fault 7: random flips; what is given and what is listed add up to everything."""
     disk, model = chain()
@@ -185,6 +196,19 @@ def test_the_epoch_is_known_from_the_heads_where_no_frame_is_left() -> None:
         content = disk.content(segment_name(number))
         disk.put(segment_name(number), content[:HEAD_BYTES] + b"\xff" * (len(content) - HEAD_BYTES))
     assert verify(disk).epoch == 3
+
+
+def test_the_epoch_is_known_from_a_whole_frame_of_a_broken_batch() -> None:
+    disk = SimDisk(1)
+    open_log(disk)[0].close()
+    log, _ = open_log(disk)
+    opening = log.position().last_offset
+    broken, _ = log.append([(20, 1, b"broken"), (20, 1, b"whole")])
+    log.write()
+    for offset in (opening, broken & 0xFFFFFFFF):
+        disk.flip_bit(segment_name(1), (offset + 9) * 8)
+    report = verify(disk)
+    assert (len(report.problems), report.torn, report.epoch) == (1, None, log.epoch)
 
 
 def empty_frames_without_a_prefix() -> tuple[SimDisk, Model]:
