@@ -93,7 +93,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 
 def test_every_command_is_in_the_table() -> None:
-    public = {name for name in vars(Broker) if not name.startswith("_")}
+    public = {name for name in dir(Broker) if not name.startswith("_")}
     about = {"failed", "is_crowded", "metrics", "recovery", "waits_for_disk"}
     assert public - CALLS.keys() == {"open", "close", "synced"} | about
 

@@ -44,7 +44,7 @@ def serve(line: Line, ready: int) -> dict[str, int]:
     for taker, share in line.shares(ready):
         assert isinstance(taker, Taker)
         given[taker.name] = share
-        line.served(taker)
+        line.move_to_end(taker)
     return given
 
 

@@ -457,6 +457,21 @@ def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
     assert datas(run.diff(engine, "log").records) == [b"1", b"2"]
 
 
+def test_a_segment_that_the_disk_refuses_is_waited_for_once_and_not_frame_by_frame() -> None:
+    world = make("log", [b"1"], [b"2"], type="log")
+    world.reopen()
+    topic, engine = world.engine.state.topics["log"], world.engine
+    [entry] = topic.frame_index
+    refuse_reads(world.session.disk, segment_name(entry.segment), entry.offsets[0], entry.offsets[1] + 41)
+    with pytest.raises(Corrupt):
+        trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    world.clock.advance(trim.PATIENCE_MS)
+    trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    del world.session.disk.pread
+    [lost] = [event for event in events_of(engine) if isinstance(event, Carried)]
+    assert (lost.seqs, lost.tss_ms, lost.blobs) == ([1, 2], [0, 0], b"")
+
+
 @pytest.mark.parametrize("how", HARMS)
 def test_lost_records_still_have_their_weight_and_their_age(how: str) -> None:
     """Carried without a payload, they weigh what they did and are evicted when their time has come."""

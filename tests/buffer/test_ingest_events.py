@@ -35,7 +35,7 @@ def work(running: Running, *, rounds: int) -> None:
 
 
 def kill_exporter(running: Running) -> None:
-    """kill -9 to whatever the server has started, once it runs."""
+    """Send kill -9 to the process that the server has started, once it runs."""
     pid = running.process.pid
     end = time.monotonic() + 60
     while "tenure_export_rows_total 0" in httpx.get(f"{running.url}/v0/metrics").text:

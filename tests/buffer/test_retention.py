@@ -1,4 +1,4 @@
-"""How long a buffer keeps its batches: one answer, whoever collects."""
+"""Retention: how long a buffer keeps its batches, the same for every collector."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Days:
         ) as consumer:
             while found := await consumer.next_descriptors(100):
                 await consumer.ack_through(found[-1].seq)
-            await consumer._sweep.idle()
+            await consumer._collector.idle()
 
     async def collect(self, settings: BufferSettings = QUICK, *, dry_run: bool = False) -> Collected:
         collector = Collector(self.sim, settings=settings)

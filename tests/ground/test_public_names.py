@@ -165,6 +165,7 @@ PUBLIC = {
         "Range",
         "Sink",
         "SqliteSink",
+        "StoreFull",
         "StoreRefused",
         "WriteHandle",
         "Written",

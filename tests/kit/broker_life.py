@@ -23,7 +23,7 @@ QUEUES = {
 
 
 async def life(broker: Broker, clock: ManualClock, random: Random, *, steps: int) -> None:
-    """Produce, claim, extend, nack, ack, let leases run out, redrive; whatever is refused is left."""
+    """Produce, claim, extend, nack, ack, let leases run out, redrive; refused commands are ignored."""
     for name, config in QUEUES.items():
         await broker.put_topic(name, config)
     for _ in range(steps):

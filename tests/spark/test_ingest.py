@@ -1,4 +1,4 @@
-"""From the buffer into a table by Spark: the same rows whoever reads them, once, and every fault by its name."""
+"""From the buffer into a table by Spark: the same rows by both readers, once, and every fault by its name."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ import pytest
 from tenure.buffer import Lag
 from tenure.client.client import Client
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.running import backfill_pipeline
-from tenure.spark.pipeline.topics import topic_lag
+from tenure.spark.pipeline.runner.runner import backfill_pipeline
+from tenure.spark.pipeline.runner.topics import topic_lag
 from tests.kit.server import serving
 from tests.spark.conftest import Filled
 from tests.spark.crash_sinks import read_postgres

@@ -46,7 +46,7 @@ def events(tmp_path: Path) -> Path:
 
 
 def no_spark(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for a session hears this instead."""
+    """Raise this for every request of a session."""
 
     @contextmanager
     def session(*_arguments: object, **_options: object) -> Iterator[None]:

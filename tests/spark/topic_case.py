@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMITS", "topic_at", "topic_read", "topic_sink"]
 
-COMMITS = "tenure.spark.topic.staging:Staging.finish"
+COMMITS = "tenure.spark.topic.staging.directory:Staging.finish"
 _TOPIC = "rows"
 _servers = ExitStack()
 atexit.register(_servers.close)

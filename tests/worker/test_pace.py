@@ -70,7 +70,7 @@ def test_without_a_limit_every_lane_starts_what_it_has() -> None:
     assert order == ["a"] * 100
 
 
-def test_slots_go_round_by_weight() -> None:
+def test_perfect_hash_go_round_by_weight() -> None:
     order: list[str] = []
     slots = Slots(1)
     shares = [Backlog(name, weight, order) for name, weight in (("a", 5), ("b", 2), ("c", 1))]

@@ -26,7 +26,7 @@ class RecordBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: Annotated[Raw, _ANY_JSON]
     tag: Tag | None = None
     node: Node | None = None
-    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent, which only a look at the text tells
+    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent; only the text shows it
     delay_ms: Time = 0
     deliver_at: Time | None = None
     unique_key: Key | None = None

@@ -1,6 +1,6 @@
 """A topic's settings: every field with its default, and the one way from a request's JSON to a TopicConfig.
 
-Two kinds of bound are told apart. A value that cannot be meant (a wrong type, a negative number, a priority of 5000)
+There are two kinds of bound. A value that cannot be meant (a wrong type, a negative number, a priority of 5000)
 is Invalid. A duration that is merely extreme is clamped, as the contract says for ``lease_ms`` and
 ``claim_jitter_ms``, and as we do for every duration above a hundred years: callers write 2**64 - 1 to say "for ever",
 and a deadline computed from it must still fit the eight bytes that a log and a roaring bitmap give it.
@@ -98,7 +98,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
 
     @property
     def durable(self) -> bool:
-        """Whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
+        """Return whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
         return self.durability == "fsync"
 
 
@@ -162,9 +162,7 @@ def _merge(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
-    """Return a config whose durations that hold something for others keep within an operator's limits: clamped, as
-    every duration that is merely extreme.
-    """
+    """Return the config with the idempotency window and the back-off clamped to the limits of the operator."""
     backoff = config.retry_backoff
     if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
         return config
@@ -218,7 +216,7 @@ class _Fields:
         return Invalid(f"{field_path} must be {wanted}; got {describe_value(self.raw(field))}", field=field_path)
 
     def raw(self, field: str) -> Any:
-        """What was sent, or the default; an explicit null is not the default."""
+        """Return the value that was sent, or the default; an explicit null is not the default."""
         return self.given[field] if field in self.given else getattr(self._defaults, field)
 
     def whole(self, field: str) -> int:
@@ -259,7 +257,7 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
 
 
 def _durability(fields: _Fields) -> Durability:
-    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
+    """Return the durability class; both names are checked, and ``durability`` wins over its alias ``durable``.
 
     ``ephemeral`` is another word for ``memory``, and is kept as that.
     """

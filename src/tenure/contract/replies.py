@@ -41,7 +41,7 @@ class Produced(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def seqs(self) -> range:
-        """The seqs, in the order of the records."""
+        """Return the seqs, in the order of the records."""
         return range(self.first_seq, self.last_seq + 1)
 
 
@@ -64,7 +64,7 @@ class Grant(msgspec.Struct, frozen=True):
 
     @property
     def lease_id(self) -> str | None:
-        """The id to ack, nack or extend by; None where nothing is held."""
+        """Return the id to ack, nack or extend by; None where nothing is held."""
         return lease_id(self.lease) if self.lease else None
 
     @property
@@ -72,7 +72,7 @@ class Grant(msgspec.Struct, frozen=True):
         return [job.seq for job in self.jobs]
 
     def deliveries(self, seq: int) -> int:
-        """How often a job of this claim has now been delivered."""
+        """Return how often a job of this claim has been delivered, this time included."""
         return self.redelivered.get(seq, 1)
 
 

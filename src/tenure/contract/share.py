@@ -18,12 +18,12 @@ class Share(ABC):
 
     @abstractmethod
     def take_topic(self, name: str) -> None:
-        """A topic of this name is about to be created."""
+        """Take one topic of this name, which is about to be created."""
 
     @abstractmethod
     def take_router(self, name: str) -> None:
-        """A router of this name is about to be created."""
+        """Take one router of this name, which is about to be created."""
 
     @abstractmethod
     def take_key(self, topic: str) -> None:
-        """A topic is about to remember one more idempotency key."""
+        """Take one idempotency key, which a topic is about to remember."""

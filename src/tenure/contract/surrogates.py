@@ -1,6 +1,6 @@
-r"""Half a surrogate pair: legal inside of JSON text that is kept byte for byte, and refused by the decoder.
+r"""Unpaired surrogates: legal in JSON text that is kept byte for byte, and refused by the decoder.
 
-It is written differently while the text around it is decoded, and put back afterwards in what was kept.
+They are replaced by a word while the text around them is decoded, and put back afterwards in what was kept.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LONE: Final = re.compile(
 
 
 def veil(text: bytes, word: bytes) -> bytes | None:
-    """The text with the ``\\u`` of every unpaired surrogate replaced by ``word``; None where there is none.
+    """Return the text with the ``\\u`` of every unpaired surrogate replaced by ``word``; None where there is none.
 
-    ``word`` is one that nobody who wrote the text can have known.
+    ``word`` is one that the author of the text cannot have known.
     """
     backslash = word[::-1] + word  # stands for an escaped backslash, whose second half begins no escape
     if word in text or not _LONE.search(text):
@@ -28,7 +28,7 @@ def veil(text: bytes, word: bytes) -> bytes | None:
 
 
 def veil_all(text: bytes, word: bytes) -> bytes | None:
-    """The text with the ``\\u`` of every surrogate, paired or not, replaced by ``word``; None where there is none.
+    """Return the text with the ``\\u`` of every surrogate, paired or not, replaced by ``word``; None without one.
 
     Cheaper than `veil` by far: no pattern is searched for. Bytes that JSON text cannot hold stand for an escaped
     backslash meanwhile.
@@ -41,5 +41,5 @@ def veil_all(text: bytes, word: bytes) -> bytes | None:
 
 
 def unveil(text: bytes, word: bytes) -> bytes:
-    """The text as it was."""
+    """Return the text as it was before `veil`."""
     return text.replace(word, rb"\u")

@@ -1,7 +1,7 @@
-"""Flags and whole numbers as callers give them: one check for each, the same at every door.
+"""Checks of flags, whole numbers and seqs from callers, the same in process and over HTTP.
 
 To Python True is 1 and "no" is true; to the contract neither is. An event with such a value in it would be logged and
-could not be read back, so nothing gets past these.
+could not be read back, so every value passes these checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_flag(value: object, field: str) -> bool:
 
 
 def check_whole(value: object, field: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least`` unchanged, or raise Invalid; how large it may be is the caller's."""
+    """Return a whole number of at least ``least`` unchanged, or raise Invalid; the caller checks an upper bound."""
     if type(value) is int and value >= least:
         return value
     raise Invalid(f"{field} must be a whole number, {least} or more; got {describe_value(value)}", field=field)
@@ -38,7 +38,7 @@ def check_within(value: object, field: str, *, least: int, most: int) -> int:
 
 
 def check_reaches(reaches: object) -> None:
-    """Raise Invalid for what is neither None nor a function that tells which names a caller reaches."""
+    """Raise Invalid for a value that is neither None nor a function: the names that a caller reaches."""
     if reaches is not None and not callable(reaches):
         raise Invalid(f"reaches must be a function of a name; got {describe_value(reaches)}")
 
@@ -46,7 +46,7 @@ def check_reaches(reaches: object) -> None:
 def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
     """Raise Invalid unless these are 1 to ``count_max`` seqs in a list, a tuple or a range.
 
-    ``limit`` is the name of the setting behind that number.
+    ``limit`` is the name of the setting that has that number.
     """
     if seqs.__class__ is list and len(seqs) == 1 and seqs[0].__class__ is int and 0 <= seqs[0] <= SEQ_MAX:
         return

@@ -24,7 +24,7 @@ _ENTRY_BYTES_MAX: Final = 64 << 20
 
 
 class Part(NamedTuple):
-    """Entries for one call, and how many bytes were read for all so far."""
+    """Entries for one call, and the bytes read for all so far."""
 
     entries: list[bytes]
     read_bytes: int

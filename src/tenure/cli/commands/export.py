@@ -82,7 +82,7 @@ async def _export(settings: ServerSettings, *, once: bool, child: bool) -> None:
     data = Path(settings.data)
     name = producer_name(PosixDisk(data, create=False))
     async with BufferOutlet(settings.events, name) as outlet:
-        exporter = Exporter(data, outlet, settings=settings.export, told=_report if child else _nothing)
+        exporter = Exporter(data, outlet, settings=settings.export, on_progress=_report if child else _nothing)
         try:
             log.info("exporting lifecycle events", extra={"address": settings.events})
             await exporter.run(stop)

@@ -18,9 +18,9 @@ from tenure.cli.spark.options import Where, status_line
 from tenure.cli.words import clean, count, size
 
 if TYPE_CHECKING:
-    from tenure.spark.pipeline.config import Pipeline
-    from tenure.spark.pipeline.run import Run
-    from tenure.spark.pipeline.running import RunOptions
+    from tenure.spark.pipeline.file.sections import Pipeline
+    from tenure.spark.pipeline.notes.run import Run
+    from tenure.spark.pipeline.runner.runner import RunOptions
 
 __all__ = ["backfill", "explain", "run"]
 
@@ -29,7 +29,7 @@ def run(file: Path, where: Where, *, once: bool | None, as_json: bool) -> int:
     """Run a pipeline and print its figures; returns the exit code."""
 
     def work(pipeline: Pipeline, control: _RunControl) -> Run:
-        from tenure.spark.pipeline.running import run_pipeline
+        from tenure.spark.pipeline.runner.runner import run_pipeline
 
         return run_pipeline(pipeline, _options(where, once=once), **control.hooks())
 
@@ -40,7 +40,7 @@ def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_j
     """Replay batches into another table and print the figures; returns the exit code."""
 
     def work(pipeline: Pipeline, control: _RunControl) -> Run:
-        from tenure.spark.pipeline.running import backfill_pipeline
+        from tenure.spark.pipeline.runner.runner import backfill_pipeline
 
         options = _options(where)
         return backfill_pipeline(pipeline, options, into=into, first=first, last=last, **control.hooks())
@@ -71,7 +71,7 @@ def explain(file: Path, where: Where, *, plan: bool, as_json: bool) -> int:
 
 
 def _options(where: Where, *, once: bool | None = None) -> RunOptions:
-    from tenure.spark.pipeline.running import RunOptions
+    from tenure.spark.pipeline.runner.runner import RunOptions
 
     schedule: Any = None if once is None else "once" if once else "follow"
     return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
@@ -79,21 +79,21 @@ def _options(where: Where, *, once: bool | None = None) -> RunOptions:
 
 def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
-    from tenure.spark.pipeline.describe import described, plan_of
-    from tenure.spark.pipeline.outputs import Outputs
-    from tenure.spark.pipeline.running import opened
-    from tenure.spark.pipeline.stages import empty_range
+    from tenure.spark.pipeline.describe import describe, plan_of
+    from tenure.spark.pipeline.rows.outputs import Outputs
+    from tenure.spark.pipeline.rows.stages import empty_range
+    from tenure.spark.pipeline.runner.runner import open_for
 
     pipeline = read_pipeline(file)
     outputs = Outputs(pipeline)
-    session = opened(pipeline, outputs, _options(where))
+    session = open_for(pipeline, outputs, _options(where))
     try:
-        rows = outputs.planned(empty_range(session))
+        rows = outputs.plan(empty_range(session))
         columns = [{"name": each.name, "type": each.dataType.simpleString()} for each in rows.schema.fields]
         plan = {"plan": plan_of(rows)} if with_plan else {}
     finally:
         session.stop()
-    return {"pipeline": pipeline.name, "steps": described(pipeline), "columns": columns} | plan
+    return {"pipeline": pipeline.name, "steps": describe(pipeline), "columns": columns} | plan
 
 
 def _run_and_print(file: Path, work: Callable[[Pipeline, _RunControl], Run], *, as_json: bool) -> int:

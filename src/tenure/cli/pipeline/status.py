@@ -13,8 +13,8 @@ from tenure.cli.screen import Payload, console_for, document, table
 from tenure.cli.words import age, clean, count, size, when
 
 if TYPE_CHECKING:
-    from tenure.spark.pipeline.config import Pipeline
-    from tenure.spark.pipeline.run import Run
+    from tenure.spark.pipeline.file.sections import Pipeline
+    from tenure.spark.pipeline.notes.run import Run
 
 __all__ = ["describe_lag", "print_line", "show_run", "status", "validate"]
 
@@ -65,7 +65,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> int:
 
 def _find_status(file: Path, *, history: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
-    from tenure.spark.pipeline.run_history import runs_of
+    from tenure.spark.pipeline.notes.history import runs_of
 
     pipeline = read_pipeline(file)
     runs = runs_of(pipeline.notes_url, pipeline.name)
@@ -92,11 +92,11 @@ def _run_payload(run: Run | None) -> Payload | None:
 def _of_buffer(pipeline: Pipeline) -> Payload:
     import asyncio
 
-    from tenure.buffer.manifest.groups import group_standing
+    from tenure.buffer.manifest.groups import group_stat
     from tenure.buffer.store.interface import open_store
 
     store = open_store(pipeline.buffer_url)
-    group = asyncio.run(group_standing(store, pipeline.source.group))
+    group = asyncio.run(group_stat(store, pipeline.source.group))
     return {
         "buffer": store.url,
         "group": group.group,
@@ -108,7 +108,7 @@ def _of_buffer(pipeline: Pipeline) -> Payload:
 
 
 def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
-    from tenure.spark.pipeline.topics import topic_lag
+    from tenure.spark.pipeline.runner.topics import topic_lag
 
     lag = topic_lag(pipeline, None if run is None else run.reached)
     return {

@@ -84,8 +84,8 @@ def report(
 def _make(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     """Make the report. Its arguments are checked before Spark is started."""
     from tenure.spark.report.buckets import START_CONF
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report
-    from tenure.spark.report.source import find_events
     from tenure.spark.session.session import spark_version
 
     check_out(out)
@@ -101,8 +101,8 @@ def _payload(figures: Figures, out: Path) -> Payload:
     """Return the figures that fit into a terminal; the tables have the others."""
     import msgspec
 
-    from tenure.spark.report.findings import findings
     from tenure.spark.report.job import PAGE
+    from tenure.spark.report.page.findings import findings
 
     return {
         "page": str((out / PAGE).absolute()),
@@ -118,9 +118,9 @@ def _payload(figures: Figures, out: Path) -> Payload:
 
 def _show(console: Console, figures: Figures, out: Path) -> None:
     """Print the findings, a row per queue, and the paths of the page and the tables."""
-    from tenure.spark.report.findings import findings
     from tenure.spark.report.job import PAGE
-    from tenure.spark.report.units import amount, moment
+    from tenure.spark.report.page.findings import findings
+    from tenure.spark.report.page.units import amount, moment
 
     every = figures.all
     console.print(f"{amount(every.rows)} events, {moment(every.first_ms)} to {moment(every.last_ms)} UTC")
@@ -138,7 +138,7 @@ def _show(console: Console, figures: Figures, out: Path) -> None:
 
 
 def _row(figures: Figures, row: QueueRow) -> list[object]:
-    from tenure.spark.report.units import amount, duration, share
+    from tenure.spark.report.page.units import amount, duration, share
 
     times: list[int | None] = []
     for measure in ("wait", "processing"):

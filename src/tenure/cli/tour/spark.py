@@ -123,8 +123,8 @@ def _session() -> SparkSession:
 
 def _pipeline(spark: SparkSession, out: Path, exported: int) -> _Steps:
     """Run the pipeline twice, and check the counts."""
-    from tenure.spark.pipeline.checks import read_pipeline
-    from tenure.spark.pipeline.running import RunOptions, run_pipeline
+    from tenure.spark.pipeline.file.parse import read_pipeline
+    from tenure.spark.pipeline.runner.runner import RunOptions, run_pipeline
 
     pipeline = read_pipeline(out / "pipeline.toml")
     run = run_pipeline(pipeline, RunOptions(), spark=spark)
@@ -142,8 +142,8 @@ def _pipeline(spark: SparkSession, out: Path, exported: int) -> _Steps:
 
 def _report(spark: SparkSession, out: Path) -> _Steps:
     """Make the report, and check it against what the crowd did."""
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import make_report
-    from tenure.spark.report.source import find_events
 
     figures = make_report(spark, find_events((out / "events").as_uri()), out / "report")
     orders = next(row for row in figures.queues if row.queue == QUEUE)
