@@ -12,7 +12,7 @@ from tenure.broker.serving.alarms import Alarms
 from tests.kit.brokers import turn
 
 
-class Bench:
+class AlarmsCase:
     """Alarms on the running loop, by a clock that is a number, and what they did."""
 
     def __init__(self, *, check_ms: int = 1_000) -> None:
@@ -36,7 +36,7 @@ class Bench:
 
 
 async def test_alarms_ring_once_in_the_order_of_their_time() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     for due in (30, 10, 20, 40):
         bench.alarms.at(due, bench.ring(due))
     bench.now = 30
@@ -48,7 +48,7 @@ async def test_alarms_ring_once_in_the_order_of_their_time() -> None:
 
 async def test_a_turn_that_goes_on_with_a_time_long_passed_puts_off_no_alarm() -> None:
     """A process is stopped in the middle of a turn: an alarm set then, by the time of the turn, comes before others."""
-    bench = Bench()
+    bench = AlarmsCase()
     bench.alarms.at(200, bench.ring("first"))
     bench.held, bench.now = 60, 260
     bench.alarms.at(135, bench.ring("second"))
@@ -58,7 +58,7 @@ async def test_a_turn_that_goes_on_with_a_time_long_passed_puts_off_no_alarm() -
 
 
 async def test_an_alarm_set_by_an_alarm_for_a_time_that_has_come_rings_in_another_turn() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
 
     def again() -> None:
         bench.rang.append("again")
@@ -76,7 +76,7 @@ async def test_an_alarm_set_by_an_alarm_for_a_time_that_has_come_rings_in_anothe
 
 
 async def test_an_alarm_that_fails_is_reported_and_keeps_no_other_from_ringing() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     error = ValueError("no")
@@ -94,7 +94,7 @@ async def test_an_alarm_that_fails_is_reported_and_keeps_no_other_from_ringing()
 
 
 async def test_an_alarm_that_another_one_cancels_in_the_same_check_is_silent() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     bench.alarms.at(1, lambda: late.cancel())
     late = bench.alarms.at(2, bench.ring("late"))
     keeps = [bench.alarms.at(9, bench.ring("keeps")) for _ in range(3)]
@@ -107,7 +107,7 @@ async def test_an_alarm_that_another_one_cancels_in_the_same_check_is_silent() -
 
 
 async def test_cancelled_alarms_leave_when_they_come_to_the_top() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     first = bench.alarms.at(1, bench.ring("first"))
     for due in range(2, 12):
         bench.alarms.at(due, bench.ring(due))
@@ -119,7 +119,7 @@ async def test_cancelled_alarms_leave_when_they_come_to_the_top() -> None:
 
 
 async def test_cancelled_alarms_never_outnumber_those_that_will_ring() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     bench.alarms.at(1, bench.ring("first"))
     for due in range(2, 1_000):
         bench.alarms.at(due, bench.ring(due)).cancel()
@@ -135,7 +135,7 @@ async def test_the_timer_never_sleeps_longer_than_until_the_clocks_are_looked_at
     monkeypatch: pytest.MonkeyPatch, due: int, sleeps_ms: int
 ) -> None:
     """The loop's clock is neither log time nor the wall: either may have moved while it stood still, or ran."""
-    bench, delays = Bench(check_ms=1_000), []
+    bench, delays = AlarmsCase(check_ms=1_000), []
 
     def call_later(delay: float, ring: Callable[[], None]) -> asyncio.Handle:
         delays.append((round(delay * 1000), ring))
@@ -151,7 +151,7 @@ async def test_the_timer_never_sleeps_longer_than_until_the_clocks_are_looked_at
 
 
 async def test_alarms_of_a_closed_broker_leave_the_loop_alone() -> None:
-    bench = Bench()
+    bench = AlarmsCase()
     bench.alarms.at(5, bench.ring("early"))
     bench.alarms.close()
     bench.now = 5

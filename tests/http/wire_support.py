@@ -159,7 +159,7 @@ class _Welcomed:
 SHARED = b"s" * 3_000_000
 
 
-class Bench:
+class AnsweringHandler:
     """A handler with one path for each way to answer; requests to ``refused`` are refused at their head, and those
     under way are refused once ``lapse`` is set.
     """
@@ -177,7 +177,7 @@ class Bench:
         """Look at the head."""
         if request.path == "/refused":
             return Response(401, b'{"error":{"code":"unauthorized"}}')
-        return _OnBench(self, request)
+        return _Answering(self, request)
 
     def handle(self, request: Request) -> Any:
         self.seen.append(request)
@@ -227,8 +227,8 @@ class Bench:
             self.cancelled.set()
 
 
-class _OnBench(_Welcomed):
-    def __init__(self, bench: Bench, request: Request) -> None:
+class _Answering(_Welcomed):
+    def __init__(self, bench: AnsweringHandler, request: Request) -> None:
         super().__init__(bench.handle, request, bench.body_bytes_max)
         self._bench = bench
 
@@ -243,8 +243,8 @@ class Serving:
         self.limits = limits
         self.timer = timer
 
-    async def __aenter__(self) -> tuple[Server, Bench]:
-        bench = Bench(self.limits.body_bytes_max)
+    async def __aenter__(self) -> tuple[Server, AnsweringHandler]:
+        bench = AnsweringHandler(self.limits.body_bytes_max)
         self.server = await serve(bench.admit, limits=self.limits)
         if not self.timer:
             self.server.connections.stop()

@@ -290,5 +290,5 @@ async def test_middlewares_of_the_app_run_and_the_app_is_as_before_afterwards():
             await tester.run_until_idle()
             assert app.client is tester.client
     assert seen == [1, 1]
-    assert app._sending is None
-    assert app._blocking is None
+    assert app._clients._sending is None
+    assert app._clients._blocking is None

@@ -89,7 +89,7 @@ def test_a_second_loop_gets_a_client_of_its_own_once_the_first_is_over():
 def test_an_app_without_a_loop_is_closed_by_a_plain_with():
     with fresh_app() as app:
         assert app.blocking_client is app.blocking_client
-    assert app._blocking is None
+    assert app._clients._blocking is None
 
 
 # Declaring

@@ -12,7 +12,7 @@ from tenure.worker.context import Context
 from tests.worker.one_task import OneTask, fresh_app
 
 
-def bench() -> OneTask:
+def one_task() -> OneTask:
     @fresh_app().task("emails", lease="20s")
     async def send(job: int) -> None: ...
 
@@ -20,7 +20,7 @@ def bench() -> OneTask:
 
 
 async def test_a_context_tells_about_its_job():
-    at = bench()
+    at = one_task()
     ctx = Context(at.job(tag="t", meta=b'{"k":1}', deliveries=3, ts=5), at.delivery)
     assert (ctx.queue, ctx.seq, ctx.tag, ctx.meta, ctx.ts_ms) == ("emails", 7, "t", {"k": 1}, 5)
     assert (ctx.deliveries, ctx.attempt, ctx.remaining_ms, ctx.lost) == (3, 3, 30_000, False)
@@ -29,7 +29,7 @@ async def test_a_context_tells_about_its_job():
 
 @pytest.mark.parametrize("how", ["the broker said so", "our clock passed the deadline"])
 async def test_a_lost_lease_is_seen_and_raised_in_any_thread_fault_24(how: str):
-    at = bench()
+    at = one_task()
     ctx = Context(at.job(), at.delivery)
     ctx.check()
     if how == "the broker said so":
@@ -42,7 +42,7 @@ async def test_a_lost_lease_is_seen_and_raised_in_any_thread_fault_24(how: str):
 
 
 async def test_extending_moves_the_deadline_on_our_clock_by_the_lease_or_as_told():
-    at = bench()
+    at = one_task()
     ctx = Context(at.job(deadline_ms=at.timing.now_ms() + 1), at.delivery)
     await ctx.extend()
     assert ctx.remaining_ms == 20_000
@@ -54,7 +54,7 @@ async def test_extending_moves_the_deadline_on_our_clock_by_the_lease_or_as_told
 
 
 async def test_extending_what_is_not_ours_any_more_raises_and_says_so_fault_25():
-    at = bench()
+    at = one_task()
     at.broker.skips = True
     ctx = Context(at.job(), at.delivery)
     with pytest.raises(LeaseLost):
@@ -66,20 +66,20 @@ async def test_extending_what_is_not_ours_any_more_raises_and_says_so_fault_25()
 
 
 async def test_a_lost_job_cannot_be_settled_fault_24():
-    at = bench()
+    at = one_task()
     ctx = Context(at.job(lost=True), at.delivery)
     assert [await ctx.ack(), await ctx.nack(), await ctx.reject()] == [False, False, False]
     assert at.settled == []
 
 
 async def test_blocking_on_the_loop_itself_is_refused_because_it_would_wait_for_itself():
-    at = bench()
+    at = one_task()
     with pytest.raises(Invalid, match=r"ctx\.blocking is for threads"):
         Context(at.job(), at.delivery).blocking.ack()
 
 
 async def test_the_logger_puts_the_job_on_every_line(caplog: pytest.LogCaptureFixture):
-    at = bench()
+    at = one_task()
     ctx = Context(at.job(deliveries=2), at.delivery)
     with caplog.at_level(logging.INFO, "tenure.task"):
         ctx.logger.info("sent to %s", "me", extra={"more": 1})

@@ -138,7 +138,7 @@ async def test_a_first_put_of_a_thread_that_is_refused_leaves_the_others_alone()
 
 def entered(task: Task[int]) -> int:
     """How many threads have put, whatever has come of it."""
-    blocking = task.app._blocking
+    blocking = task.app._clients._blocking
     producers = blocking._producers if blocking is not None else {}
     return producers["jobs"]._gather.next_number - 1 if "jobs" in producers else 0
 

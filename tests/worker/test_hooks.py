@@ -145,7 +145,7 @@ async def test_a_tester_whose_startup_fails_leaves_nothing_open():
     with pytest.raises(StartupFailed, match="ZeroDivisionError"):
         async with AppTester(app):
             raise AssertionError("not entered")
-    assert app._sending is None
+    assert app._clients._sending is None
 
 
 def with_argument(app: App) -> None: ...

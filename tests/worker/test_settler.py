@@ -66,7 +66,7 @@ class SettlerCase:
 
 
 @asynccontextmanager
-async def bench(
+async def settler_case(
     *, refuse: Collection[int] = (), lose_request: Collection[int] = (), lose_answer: Collection[int] = ()
 ) -> AsyncIterator[SettlerCase]:
     clock = ManualClock()
@@ -83,7 +83,7 @@ async def bench(
 
 
 async def test_verdicts_of_one_turn_go_out_together() -> None:
-    async with bench() as on:
+    async with settler_case() as on:
         for job in await on.jobs():
             on.settler.put(job, ACKED)
         await turns()
@@ -91,7 +91,7 @@ async def test_verdicts_of_one_turn_go_out_together() -> None:
 
 
 async def test_a_verdict_that_could_not_be_sent_is_sent_again() -> None:
-    async with bench(refuse=range(1, 4)) as on:
+    async with settler_case(refuse=range(1, 4)) as on:
         for job in await on.jobs():
             on.settler.put(job, ACKED)
         await on.pass_ms(5_000)
@@ -99,7 +99,7 @@ async def test_a_verdict_that_could_not_be_sent_is_sent_again() -> None:
 
 
 async def test_it_is_not_sent_any_more_once_the_lease_is_over() -> None:
-    async with bench(refuse=range(1, 1_000)) as on:
+    async with settler_case(refuse=range(1, 1_000)) as on:
         (first, *_) = await on.jobs()
         on.settler.put(first, ACKED)
         await on.pass_ms(LEASE_MS + 2_000)
@@ -109,7 +109,7 @@ async def test_it_is_not_sent_any_more_once_the_lease_is_over() -> None:
 
 
 async def test_fault_27_an_ack_whose_answer_was_lost_is_unknown_when_the_repeat_finds_the_lease_ended() -> None:
-    async with bench(lose_answer=[1]) as on:
+    async with settler_case(lose_answer=[1]) as on:
         (first, *_) = await on.jobs()
         on.settler.put(first, ACKED)
         await on.pass_ms(3_000)
@@ -119,7 +119,7 @@ async def test_fault_27_an_ack_whose_answer_was_lost_is_unknown_when_the_repeat_
 
 
 async def test_an_ack_that_was_lost_on_its_way_is_made_good_by_the_repeat() -> None:
-    async with bench(lose_request=[1]) as on:
+    async with settler_case(lose_request=[1]) as on:
         jobs = await on.jobs()
         for job in jobs:
             on.settler.put(job, ACKED)
@@ -128,7 +128,7 @@ async def test_an_ack_that_was_lost_on_its_way_is_made_good_by_the_repeat() -> N
 
 
 async def test_who_waits_for_a_verdict_hears_what_came_of_it() -> None:
-    async with bench(lose_answer=[3]) as on:
+    async with settler_case(lose_answer=[3]) as on:
         first, second, third = await on.jobs()
         assert await on.settler.settle(first, ACKED)
         await on.broker.nack("q", node="w", seqs=[2])
@@ -140,14 +140,14 @@ async def test_who_waits_for_a_verdict_hears_what_came_of_it() -> None:
 
 
 async def test_a_reject_is_a_dead_letter() -> None:
-    async with bench() as on:
+    async with settler_case() as on:
         (first, *_) = await on.jobs()
         assert await on.settler.settle(first, Verdict(VerdictKind.REJECT, None, "no good"))
         assert on.broker.topic("dead").count == 1
 
 
 async def test_a_verdict_after_the_end_is_given_up_and_not_raised() -> None:
-    async with bench() as on:
+    async with settler_case() as on:
         (first, *_) = await on.jobs()
         await on.settler.close(0)
         on.settler.put(first, ACKED)
@@ -155,7 +155,7 @@ async def test_a_verdict_after_the_end_is_given_up_and_not_raised() -> None:
 
 
 async def test_who_waits_hears_of_the_end_also_where_the_verdict_waits_for_its_repeat() -> None:
-    async with bench(refuse=range(1, 1_000)) as on:
+    async with settler_case(refuse=range(1, 1_000)) as on:
         first, second, _ = await on.jobs()
         waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))
         on.settler.put(second, ACKED)
@@ -187,7 +187,7 @@ class _SilentAcker:
 
 @pytest.mark.parametrize("ends", [True, False])
 async def test_who_waits_hears_of_the_end_also_where_the_verdict_is_on_its_way(ends: bool) -> None:
-    async with bench() as on:
+    async with settler_case() as on:
         (first, *_) = await on.jobs()
         on.settler._acker = acker = _SilentAcker(ends=ends)  # type: ignore[assignment]
         waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))
@@ -203,7 +203,7 @@ async def test_who_waits_hears_of_the_end_also_where_the_verdict_is_on_its_way(e
 
 
 async def test_it_is_not_repeated_where_the_lease_ends_before_the_repeat_is_due() -> None:
-    async with bench(refuse=[1]) as on:
+    async with settler_case(refuse=[1]) as on:
         (first, *_) = await on.jobs()
         first.deadline_ms = on.clock.boot_ms() + 10  # shorter than the shortest wait before a repeat
         waiting = asyncio.ensure_future(on.settler.settle(first, ACKED))

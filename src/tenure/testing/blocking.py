@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from tenure.durations import Duration
 from tenure.testing.app import AppTester, DeadLetter, QueuedJob
 from tenure.testing.clock import ManualClock
 from tenure.worker.app import App
+from tenure.worker.blocking import LoopThread
 from tenure.worker.runtime.handler import Handler
 
 __all__ = ["BlockingAppTester"]
-
-T = TypeVar("T")
 
 
 class BlockingAppTester:
@@ -37,19 +33,18 @@ class BlockingAppTester:
 
     def __init__(self, app: App, clock: ManualClock | None = None) -> None:
         self._tester = AppTester(app, clock)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="app-tester", daemon=True)
+        self._loop: LoopThread
 
     @property
     def clock(self) -> ManualClock:
         return self._tester.clock
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop = LoopThread("app-tester")
         try:
-            self._wait(self._tester.__aenter__())
+            self._loop.run(self._tester.__aenter__)
         except BaseException:
-            self._end()
+            self._loop.close()
             raise
         return self
 
@@ -57,13 +52,13 @@ class BlockingAppTester:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._wait(self._tester.__aexit__(kind, error, trace))
+            self._loop.run(lambda: self._tester.__aexit__(kind, error, trace))
         finally:
-            self._end()
+            self._loop.close()
 
     def run_until_idle(self, *, jobs_max: int = 10_000) -> int:
         """As `AppTester.run_until_idle`."""
-        return self._wait(self._tester.run_until_idle(jobs_max=jobs_max))
+        return self._loop.run(lambda: self._tester.run_until_idle(jobs_max=jobs_max))
 
     def advance(self, duration: Duration) -> None:
         """Let time pass for the broker and the app alike."""
@@ -71,20 +66,12 @@ class BlockingAppTester:
         async def advance() -> None:
             self._tester.advance(duration)
 
-        self._wait(advance())
+        self._loop.run(advance)
 
     def jobs(self, queue: str | Handler[Any], state: str | None = None) -> list[QueuedJob]:
         """As `AppTester.jobs`."""
-        return self._wait(self._tester.jobs(queue, state))
+        return self._loop.run(lambda: self._tester.jobs(queue, state))
 
     def dead(self, queue: str | Handler[Any]) -> list[DeadLetter]:
         """As `AppTester.dead`."""
-        return self._wait(self._tester.dead(queue))
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        return self._loop.run(lambda: self._tester.dead(queue))

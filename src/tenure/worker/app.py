@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType, TracebackType
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, Unpack, c
 
 import msgspec
 
-from tenure.client.client import AsyncClient
+from tenure.client.client import AsyncClient, Client
 from tenure.client.settings import ClientSettings
 from tenure.contract.names import check_topic_name
 from tenure.durations import Duration, ms_of
@@ -21,7 +19,7 @@ from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid
 from tenure.worker.backends.declare import declare
 from tenure.worker.backends.scheduling import AppTimers, OpenTimers
-from tenure.worker.backends.sending import AsyncSending, BlockingSending
+from tenure.worker.backends.sending import AppClients
 from tenure.worker.context import Context
 from tenure.worker.hints import check_named
 from tenure.worker.hooks import Hook, Hooks
@@ -35,7 +33,6 @@ from tenure.worker.timer import TimerOf, TimerTask
 from tenure.worker.typed_queue import TypedQueue
 
 if TYPE_CHECKING:
-    from tenure.client.client import Client
     from tenure.timers.model import Cancelled, OnConflict, Scheduled
     from tenure.timers.timers import Timers
 
@@ -116,13 +113,11 @@ class App:
         """The counters of this process, by queue; a worker serves them on its metrics page."""
         self._node = node
         self._tls = tls
-        self._settings = client_settings
+        self._settings = client_settings or ClientSettings()
         self._handlers: dict[str, Handler[Any]] = {}
         self._hooks = Hooks()
         self._periodics: dict[str, Periodic] = {}
-        self._sending: AsyncSending | None = None
-        self._blocking: BlockingSending | None = None
-        self._blocking_lock = threading.Lock()
+        self._clients = AppClients(lambda: self.new_client(), self._new_blocking_client, self.stats)
         self._timers = AppTimers(redis, timers, node=node)
 
     @property
@@ -236,19 +231,18 @@ class App:
     @property
     def client(self) -> AsyncClient:
         """The app's client on the running loop."""
-        return self._on_loop().client
+        return self._clients.on_loop().client
 
     @property
     def blocking_client(self) -> Client:
         """The app's client for code without a loop."""
-        return self._without_loop().client
+        return self._clients.blocking().client
 
     def new_client(self, *, more_streams: int = 0) -> AsyncClient:
         """Return another client with the same address and key, which the caller closes; ``more_streams`` is added to
         the ``streams_max`` of the settings.
         """
-        settings = self._settings or ClientSettings()
-        settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
+        settings = msgspec.structs.replace(self._settings, streams_max=self._settings.streams_max + more_streams)
         return AsyncClient(self.url, key=self._endpoint.key, node=self._node, settings=settings, tls=self._tls)
 
     @property
@@ -270,11 +264,11 @@ class App:
 
     async def send(self, put: Put) -> list[int]:
         """Append the records of a put, through the middlewares."""
-        return await self._on_loop().send(put, self.middlewares)
+        return await self._clients.on_loop().send(put, self.middlewares)
 
     def send_blocking(self, put: Put) -> list[int]:
         """As `send`, through the blocking client."""
-        return self._without_loop().send(put, self.middlewares)
+        return self._clients.blocking().send(put, self.middlewares)
 
     async def schedule(self, put: Put, on_conflict: OnConflict = "replace") -> list[Scheduled]:
         """Schedule the timers of a put, through the middlewares."""
@@ -308,29 +302,18 @@ class App:
 
         After ``deadline_ms``, and where this is cancelled, puts without an answer raise Closed or Indeterminate.
         """
-        sending, self._sending = self._sending, None
         try:
-            if sending is not None:
-                await sending.close(deadline_ms=deadline_ms)
+            await self._clients.close(deadline_ms=deadline_ms)
         finally:
             await self._timers.close()
-            if self._blocking is not None:
-                await asyncio.to_thread(self._close_blocking)
 
     @asynccontextmanager
     async def through(
         self, client: AsyncClient, blocking_client: Client, *, timers: Timers | None = None
     ) -> AsyncIterator[None]:
         """Use these clients within the block, and close them at its end; for tests."""
-        before = self._sending, self._blocking
-        self._sending = AsyncSending(client, asyncio.get_running_loop(), self.stats)
-        self._blocking = BlockingSending(blocking_client)
-        try:
-            async with self._timers.through(timers):
-                yield
-        finally:
-            await self.close()
-            self._sending, self._blocking = before
+        async with self._clients.through(client, blocking_client), self._timers.through(timers):
+            yield
 
     async def __aenter__(self) -> Self:
         return self
@@ -346,7 +329,11 @@ class App:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close_blocking()
+        self._clients.close_blocking()
+        self._timers.close_blocking()
+
+    def _new_blocking_client(self) -> Client:
+        return Client(self.url, key=self._endpoint.key, node=self._node, settings=self._settings, tls=self._tls)
 
     def _add(self, task: Handler[Any]) -> None:
         if sum(len(handler.tasks) for handler in self._handlers.values()) >= TASKS_MAX:
@@ -359,27 +346,3 @@ class App:
         else:
             members = [*(() if known is None else known.tasks), task]
             self._handlers[task.queue] = TypedQueue(cast("list[Task[Any]]", members))
-
-    def _on_loop(self) -> AsyncSending:
-        loop = asyncio.get_running_loop()
-        if self._sending is None or self._sending.loop.is_closed():
-            self._sending = AsyncSending(self.new_client(), loop, self.stats)
-        if self._sending.loop is not loop:
-            raise Invalid("the app belongs to another running event loop: from this one, use task.blocking in a thread")
-        return self._sending
-
-    def _without_loop(self) -> BlockingSending:
-        from tenure.client.client import Client
-
-        with self._blocking_lock:  # threads that start together share one client and its producers
-            if self._blocking is None:
-                key = self._endpoint.key
-                client = Client(self.url, key=key, node=self._node, settings=self._settings, tls=self._tls)
-                self._blocking = BlockingSending(client)
-            return self._blocking
-
-    def _close_blocking(self) -> None:
-        blocking, self._blocking = self._blocking, None
-        if blocking is not None:
-            blocking.client.close()
-        self._timers.close_blocking()

@@ -15,7 +15,7 @@ from tenure.errors import Invalid
 from tenure.extras import importing
 from tenure.server_guard import check_server
 from tenure.worker.backends.redis_payload import pack
-from tenure.worker.blocking import check_no_loop
+from tenure.worker.blocking import LoopThread, check_no_loop, run_on
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.observing.metrics import Stats
 from tenure.worker.payload import encode
@@ -92,7 +92,7 @@ class AppTimers:
         self._given = given
         self._node = node
         self._open: OpenTimers | None = None
-        self._thread: _LoopThread | None = None
+        self._thread: _TimersThread | None = None
         self._lock = threading.Lock()
 
     def new(self) -> OpenTimers:
@@ -120,12 +120,12 @@ class AppTimers:
         check_no_loop("timer.blocking", instead="timer.schedule(…)")
         opened = self._open
         if opened is not None and opened.loop.is_running():
-            return _run_on(opened.loop, lambda: work(opened))
+            return run_on(opened.loop, lambda: work(opened))
         if self._given is not None:
             raise Invalid("Timers belong to their event loop, which does not run: give the app their address, redis=…")
         with self._lock:
             if self._thread is None:
-                self._thread = _LoopThread(self.new)
+                self._thread = _TimersThread(self.new)
             thread = self._thread
         return thread.run(work)
 
@@ -156,43 +156,27 @@ class AppTimers:
             self._open = before
 
 
-class _LoopThread:
-    """An event loop in a thread of its own, with timers on it, for code without a loop."""
+class _TimersThread:
+    """Timers on a loop in a thread, for code without a loop."""
 
     def __init__(self, new: Callable[[], OpenTimers]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-timers", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("tenure-timers")
         try:
-            self._opened = _run_on(self._loop, partial(_open, new))
+            self._opened = self._loop.run(partial(_open, new))
         except BaseException:
-            self._end()
+            self._loop.close()
             raise
 
     def run(self, work: Callable[[OpenTimers], Awaitable[T]]) -> T:
-        return _run_on(self._loop, lambda: work(self._opened))
+        return self._loop.run(lambda: work(self._opened))
 
     def close(self) -> None:
-        _run_on(self._loop, self._opened.close)
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.run(self._opened.close)
         self._loop.close()
 
 
 async def _open(new: Callable[[], OpenTimers]) -> OpenTimers:
     return new()
-
-
-def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of ``work``, called and awaited on a loop that runs in another thread."""
-
-    async def call() -> T:
-        return await work()
-
-    return asyncio.run_coroutine_threadsafe(call(), loop).result()
 
 
 def _new_timer(record: Outgoing) -> NewTimer:

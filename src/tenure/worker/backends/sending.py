@@ -8,10 +8,13 @@ at once, are batched like any others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tenure.contract.records import Record
+from tenure.errors import Invalid
 from tenure.worker.blocking import check_no_loop, run_now
 from tenure.worker.middleware import Middleware, Outgoing, Put, around_put
 from tenure.worker.observing.metrics import Stats
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from tenure.client.batching.producer import AsyncProducer
     from tenure.client.client import AsyncClient, Client
 
-__all__ = ["AsyncSending", "BlockingSending"]
+__all__ = ["AppClients", "AsyncSending", "BlockingSending"]
 
 
 class AsyncSending:
@@ -110,6 +113,64 @@ class BlockingSending:
             made = self.client.producer(put.queue, config=put.task.options.queue_config())
             producer = self._producers.setdefault(put.queue, made)
         return producer
+
+
+class AppClients:
+    """The clients of an app, opened at first use: one on the running event loop, one for code without a loop."""
+
+    def __init__(
+        self, new_client: Callable[[], AsyncClient], new_blocking_client: Callable[[], Client], stats: Stats
+    ) -> None:
+        self._new_client = new_client
+        self._new_blocking_client = new_blocking_client
+        self._stats = stats
+        self._sending: AsyncSending | None = None
+        self._blocking: BlockingSending | None = None
+        self._blocking_lock = threading.Lock()
+
+    def on_loop(self) -> AsyncSending:
+        """Return the app's client on the running loop. Raises Invalid on another loop than its own."""
+        loop = asyncio.get_running_loop()
+        if self._sending is None or self._sending.loop.is_closed():
+            self._sending = AsyncSending(self._new_client(), loop, self._stats)
+        if self._sending.loop is not loop:
+            raise Invalid("the app belongs to another running event loop: from this one, use task.blocking in a thread")
+        return self._sending
+
+    def blocking(self) -> BlockingSending:
+        """Return the app's client for code without a loop."""
+        with self._blocking_lock:  # threads that start together share one client and its producers
+            if self._blocking is None:
+                self._blocking = BlockingSending(self._new_blocking_client())
+            return self._blocking
+
+    async def close(self, *, deadline_ms: int | None = None) -> None:
+        """Send pending puts and close both clients; the next use opens them again."""
+        sending, self._sending = self._sending, None
+        try:
+            if sending is not None:
+                await sending.close(deadline_ms=deadline_ms)
+        finally:
+            if self._blocking is not None:
+                await asyncio.to_thread(self.close_blocking)
+
+    def close_blocking(self) -> None:
+        """Close the client for code without a loop."""
+        blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            blocking.client.close()
+
+    @asynccontextmanager
+    async def through(self, client: AsyncClient, blocking_client: Client) -> AsyncIterator[None]:
+        """Use these clients within the block, and close them at its end; for tests."""
+        before = self._sending, self._blocking
+        self._sending = AsyncSending(client, asyncio.get_running_loop(), self._stats)
+        self._blocking = BlockingSending(blocking_client)
+        try:
+            yield
+        finally:
+            await self.close()
+            self._sending, self._blocking = before
 
 
 def _is_plain(put: Put) -> bool:

@@ -184,7 +184,7 @@ class Runner:
         self._stats.in_flight = len(self._running)
 
     def _ready(self) -> bool:
-        """Whether a job may start now."""
+        """Return whether a job may start now."""
         if self._draining or len(self._running) + self._executor.stuck_count >= self._concurrency:
             return False
         waiting = self._waiting

@@ -16,13 +16,13 @@ from tenure.client.replies import QueueCounts
 from tests.client.holding import HeldBlockingWire, HeldWire
 from tests.kit.server import Running
 
-__all__ = ["Bench", "ThreadBench", "bench", "thread_bench"]
+__all__ = ["HeldClient", "HeldThreadClient", "held_client", "held_thread_client"]
 
 _QUEUE: dict[str, Any] = {"type": "queue", "durability": "fsync"}
 _names = count(1)
 
 
-class Bench:
+class HeldClient:
     """On an event loop."""
 
     def __init__(self, client: AsyncClient, wire: HeldWire, topic: str) -> None:
@@ -60,7 +60,7 @@ class Bench:
         return data
 
 
-class ThreadBench:
+class HeldThreadClient:
     """For threads, of which it has some."""
 
     def __init__(self, client: Client, wire: HeldBlockingWire, topic: str, threads: ThreadPoolExecutor) -> None:
@@ -89,20 +89,20 @@ def _limits(settings: dict[str, int]) -> ClientSettings:
 
 
 @asynccontextmanager
-async def bench(server: Running, **settings: int) -> AsyncIterator[Bench]:
+async def held_client(server: Running, **settings: int) -> AsyncIterator[HeldClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldWire(server.url, settings=limits)
     async with AsyncClient(wire=wire, settings=limits) as client:
         await client.put_topic(topic, **_QUEUE)
         wire.clear()
-        yield Bench(client, wire, topic)
+        yield HeldClient(client, wire, topic)
 
 
 @contextmanager
-def thread_bench(server: Running, **settings: int) -> Iterator[ThreadBench]:
+def held_thread_client(server: Running, **settings: int) -> Iterator[HeldThreadClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldBlockingWire(server.url, settings=limits)
     with Client(wire=wire, settings=limits) as client, ThreadPoolExecutor(32) as threads:
         client.put_topic(topic, **_QUEUE)
         wire.clear()
-        yield ThreadBench(client, wire, topic, threads)
+        yield HeldThreadClient(client, wire, topic, threads)
