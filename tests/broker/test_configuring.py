@@ -29,7 +29,7 @@ async def test_a_patch_survives_a_restart(clock: ManualClock) -> None:
     await broker.patch_topic("q", {"max_deliveries": 2})
     async with await reopen(broker, log, clock) as again:
         config = again.topic("q").config
-        assert (config["type"], config["lease_ms"], config["max_deliveries"]) == ("queue", 5_000, 2)
+        assert (config.type, config.lease_ms, config.max_deliveries) == ("queue", 5_000, 2)
 
 
 # A log that nobody asked for
@@ -39,7 +39,7 @@ async def test_a_log_that_an_append_made_becomes_a_queue_by_a_put(broker: Broker
     await broker.produce("q", [Record(data=b"1", tag="x"), Record(data=b"2"), Record(data=b"3")])
     await broker.delete_records("q", seqs=[2])
     info, created = await broker.put_topic("q", {"type": "queue", "lease_ms": 5_000})
-    assert (created, info.type, info.config["lease_ms"]) == (False, "queue", 5_000)
+    assert (created, info.type, info.config.lease_ms) == (False, "queue", 5_000)
     assert numbers(broker)["ready"] == 2
     claim = await broker.claim("q", node="w", max_count=9)
     assert datas(claim.jobs) == [b"1", b"3"]

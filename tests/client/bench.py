@@ -12,7 +12,7 @@ import msgspec
 
 from tenure import AsyncClient, Client
 from tenure.client import Acker, AsyncProducer, ClientSettings, Diff, Job, Producer
-from tenure.client.replies import QueueCounts
+from tenure.contract.replies import QueueCounts
 from tests.client.holding import HeldBlockingWire, HeldWire
 from tests.http.serving import Running
 

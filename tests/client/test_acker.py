@@ -9,7 +9,7 @@ import pytest
 
 from tenure.client.batching.acker import Acker
 from tenure.client.batching.settings import AckerSettings
-from tenure.client.replies import Extended, Settled
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
 from tests.client.bench import bench
 

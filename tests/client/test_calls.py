@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
+from msgspec.structs import replace
 
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
@@ -37,10 +38,10 @@ def texts(records: list[ReadRecord]) -> list[bytes]:
 async def test_topics_are_put_read_listed_and_deleted(client: Both, name: str) -> None:
     put = await client.put_topic(name, type="queue", lease_ms=5_000, max_deliveries=3, dead_letter=f"{name}.dead")
     assert (put.topic, put.type, put.created) == (name, "queue", True)
-    assert (put.config["lease_ms"], put.config["dead_letter"]) == (5_000, f"{name}.dead")
+    assert (put.config.lease_ms, put.config.dead_letter) == (5_000, f"{name}.dead")
     assert (await client.put_topic(name, type="queue")).created is False
     info = await client.topic(name)
-    assert (info.head_seq, info.config["lease_ms"], info.queue.ready) == (0, 30_000, 0)
+    assert (info.head_seq, info.config.lease_ms, info.queue.ready) == (0, 30_000, 0)
     await client.put_topic(f"{name}-2")
     page = await client.topics(prefix=name, page_size=1)
     assert [topic.topic for topic in page.topics] == [name]
@@ -59,13 +60,13 @@ async def test_a_patch_changes_what_it_names_and_leaves_the_rest(client: Both, n
         await client.patch_topic(name, lease_ms=5_000)
     put = await client.put_topic(name, type="queue", max_deliveries=3, retry_backoff={"min_ms": 5})
     patched = await client.patch_topic(name, lease_ms=5_000, retry_backoff={"max_ms": 7})
-    backoff = put.config["retry_backoff"] | {"max_ms": 7}
-    assert patched.config == put.config | {"lease_ms": 5_000, "retry_backoff": backoff}
-    assert (await client.patch_topic(name, max_deliveries=None)).config["max_deliveries"] == 0
+    backoff = replace(put.config.retry_backoff, max_ms=7)
+    assert patched.config == replace(put.config, lease_ms=5_000, retry_backoff=backoff)
+    assert (await client.patch_topic(name, max_deliveries=None)).config.max_deliveries == 0
     queue = Both(client.inner.queue(name))
     configured = await queue.configure(dead_letter=f"{name}.dead", retry_backoff=None)
-    assert (configured.config["dead_letter"], configured.config["retry_backoff"]) == (f"{name}.dead", None)
-    assert configured.config["lease_ms"] == 5_000
+    assert (configured.config.dead_letter, configured.config.retry_backoff) == (f"{name}.dead", None)
+    assert configured.config.lease_ms == 5_000
 
 
 async def test_a_topic_that_is_not_empty_is_kept_where_that_is_asked(client: Both, name: str) -> None:

@@ -13,7 +13,7 @@ from tenure import Record
 from tenure.client.batching.gather import Batch, Batcher
 from tenure.client.batching.put import Put
 from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
-from tenure.client.replies import Produced
+from tenure.contract.replies import Produced
 from tenure.errors import Closed, Invalid, NotFound, Overloaded
 
 

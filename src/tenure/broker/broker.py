@@ -50,14 +50,19 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, shown
-from tenure.contract.records import Record, Stored
+from tenure.contract.records import Record
 from tenure.contract.replies import (
     DeletedRecords,
     Difference,
     Extended,
     Grant,
+    JobInfo,
+    JobRow,
+    LeaseRow,
     Page,
     Produced,
+    QueueMeters,
+    QueueStrip,
     Redriven,
     Settled,
     TopicInfo,
@@ -400,23 +405,23 @@ class Broker:
 
     # Looking
 
-    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page:
+    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page[JobRow]:
         """Jobs in one state: ready, in_flight, delayed or parked."""
         return self._look(ListJobs(topic=topic, state=state, limit=limit, cursor=cursor))
 
-    def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+    def job(self, topic: str, seq: int) -> JobInfo:
         """One job: its record, its state and its failed deliveries."""
         return self._look(GetJob(topic=topic, seq=seq))
 
-    def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page[LeaseRow]:
         """Live leases of a queue."""
         return self._look(ListLeases(topic=topic, limit=limit, cursor=cursor))
 
-    def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
+    def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> QueueStrip:
         """Both ends of a queue, its leases and its counts, at the cost of what is shown."""
         return self._look(Strip(topic=topic, head=head, tail=tail, leases=leases))
 
-    def meters(self, topic: str) -> dict[str, Any]:
+    def meters(self, topic: str) -> QueueMeters:
         """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
         self._serving.check_open()
         return self._serving.look(self._engine.meters_of(topic))
@@ -425,7 +430,7 @@ class Broker:
         """A topic's state and config."""
         return self._look(GetTopic(topic=topic, touch=touch))
 
-    def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
+    def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page[str]:
         """Names of topics, in order."""
         return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
 
@@ -534,7 +539,7 @@ class Broker:
         limit: int = 100,
         cursor: str | None = None,
         reaches: Reaches | None = None,
-    ) -> Page:
+    ) -> Page[Router]:
         """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
         router with another is left out.
         """

@@ -9,9 +9,15 @@ from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, Patc
 from tenure.client.lease.held_job import HeldJob
 from tenure.client.lease.lease import AsyncLease, Lease
 from tenure.client.queue import AsyncQueue, Queue
-from tenure.client.replies import (
+from tenure.client.settings import ClientSettings
+from tenure.client.streams.feed import AsyncFeed, Feed
+from tenure.client.streams.watch import WatchEvent
+from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
+from tenure.contract.replies import (
+    BackoffInfo,
     CaughtUp,
     Claimed,
+    ConfigInfo,
     DeletedRecords,
     DeletedTopic,
     Delivery,
@@ -41,10 +47,6 @@ from tenure.client.replies import (
     TopicInfo,
     TopicPage,
 )
-from tenure.client.settings import ClientSettings
-from tenure.client.streams.feed import AsyncFeed, Feed
-from tenure.client.streams.watch import WatchEvent
-from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
 
 __all__ = [
     "Acker",
@@ -57,12 +59,14 @@ __all__ = [
     "AsyncStream",
     "AsyncWire",
     "BackoffFields",
+    "BackoffInfo",
     "BackoffPatch",
     "CaughtUp",
     "Claimed",
     "Client",
     "ClientSettings",
     "ConfigFields",
+    "ConfigInfo",
     "DeletedRecords",
     "DeletedTopic",
     "Delivery",

@@ -14,10 +14,10 @@ from tenure.client.plan.encode import json_text
 from tenure.client.plan.handle import Call, Handle, Method
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import PutTopic
 from tenure.client.transport.wire import AsyncWire, Wire
 from tenure.contract.names import check_topic_name
 from tenure.contract.records import Record
+from tenure.contract.replies import PutTopic
 from tenure.errors import Invalid
 
 __all__ = ["AsyncQueue", "Named", "Queue"]

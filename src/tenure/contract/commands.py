@@ -16,7 +16,7 @@ from msgspec import field
 
 from tenure.contract import replies
 from tenure.contract.fields import Key, LeaseIds, Limit, Match, Name, Node, Seqs, SettledSeqs, Whole
-from tenure.contract.records import Record, Stored
+from tenure.contract.records import Record
 from tenure.contract.share import Share
 
 __all__ = [
@@ -221,7 +221,7 @@ class GetTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
     touch: bool = True
 
 
-class ListTopics(Command[replies.Page], frozen=True, kw_only=True):
+class ListTopics(Command[replies.Page[str]], frozen=True, kw_only=True):
     """Names of topics, in order."""
 
     prefix: str = ""
@@ -235,7 +235,7 @@ class GetRouter(Command[Any], frozen=True, kw_only=True):
     router: str
 
 
-class ListRouters(Command[replies.Page], frozen=True, kw_only=True):
+class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
     """Routers by name, those between the given topics only, and those that the caller reaches."""
 
     prefix: str = ""
@@ -246,7 +246,7 @@ class ListRouters(Command[replies.Page], frozen=True, kw_only=True):
     reaches: Reaches | None = None
 
 
-class ListJobs(Command[replies.Page], frozen=True, kw_only=True):
+class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True):
     """Jobs in one state: ready, in_flight, delayed or parked."""
 
     topic: str
@@ -255,14 +255,14 @@ class ListJobs(Command[replies.Page], frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class GetJob(Command[tuple[Stored, dict[str, Any]]], frozen=True, kw_only=True):
+class GetJob(Command[replies.JobInfo], frozen=True, kw_only=True):
     """One job: its record, its state and its failed deliveries."""
 
     topic: str
     seq: int
 
 
-class ListLeases(Command[replies.Page], frozen=True, kw_only=True):
+class ListLeases(Command[replies.Page[replies.LeaseRow]], frozen=True, kw_only=True):
     """Live leases of a queue."""
 
     topic: str
@@ -270,7 +270,7 @@ class ListLeases(Command[replies.Page], frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class Strip(Command[dict[str, Any]], frozen=True, kw_only=True):
+class Strip(Command[replies.QueueStrip], frozen=True, kw_only=True):
     """Both ends of a queue, its leases and its counts."""
 
     topic: str

@@ -28,7 +28,7 @@ from tenure.cli.words import count, short, when
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import Claimed
+    from tenure.contract.replies import Claimed
 
 __all__ = ["claim"]
 

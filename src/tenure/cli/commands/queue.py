@@ -18,7 +18,7 @@ from tenure.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import PutTopic, TopicInfo
+    from tenure.contract.replies import PutTopic, TopicInfo
 
 __all__ = ["queue"]
 

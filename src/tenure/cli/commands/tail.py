@@ -16,7 +16,7 @@ from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import Diff, Lifecycle, ReadRecord, Tombstone
+    from tenure.contract.replies import Diff, Lifecycle, ReadRecord, Tombstone
 
 __all__ = ["tail"]
 
@@ -120,7 +120,7 @@ class _Reading:
 
 def _events(client: Client, topic: str, *, as_json: bool) -> None:
     """Print events until interrupted. The stream waits for a server that is away, so the first look asks for one."""
-    from tenure.client.replies import Gap
+    from tenure.contract.replies import Gap
 
     client.topic(topic, touch=False)
     with client.events(topic) as events:

@@ -16,7 +16,7 @@ from tenure.cli.words import age, size
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import TopicInfo
+    from tenure.contract.replies import TopicInfo
 
 __all__ = ["each_topic", "topics"]
 

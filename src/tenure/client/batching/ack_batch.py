@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from tenure.client.batching.gather import own
-from tenure.client.replies import Extended, Settled
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Indeterminate, LeaseLost
 
 __all__ = ["ACK", "Ack", "AckBatch", "Extend", "Kind", "Nack", "Settling", "send_lot"]

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from tenure.client.batching.put import Put
 from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
 from tenure.client.plan.encode import RecordText
-from tenure.client.replies import Produced
+from tenure.contract.replies import Produced
 from tenure.errors import Invalid, TenureError
 
 __all__ = ["Batch", "Batcher", "own"]

@@ -9,8 +9,8 @@ from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import Repeat, exchange, settled
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import Health, JobInfo, JobPage, LeasePage, Ready
 from tenure.client.transport.wire import Request
+from tenure.contract.replies import Health, JobInfo, JobPage, LeasePage, Ready
 from tenure.contract.values import check_whole
 
 __all__ = ["health", "job", "jobs", "leases", "metrics", "ready"]

@@ -13,9 +13,9 @@ from tenure.client.plan.encode import path_of, query_of, seqs_of
 from tenure.client.plan.retry import Repeat
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import Claimed, Extended, Redriven, Settled
 from tenure.client.transport.wire import Request
 from tenure.contract.names import check_key, check_topic_name
+from tenure.contract.replies import Claimed, Extended, Redriven, Settled
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 

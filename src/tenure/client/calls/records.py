@@ -13,9 +13,9 @@ from tenure.client.plan.encode import body_of, path_of, query_of, records_text, 
 from tenure.client.plan.retry import Answered, Repeat, exchange, reply_of
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan, Take
-from tenure.client.replies import DeletedRecords, Diff, Produced
 from tenure.client.transport.wire import Request
 from tenure.contract.names import check_client_id, check_key, check_node
+from tenure.contract.replies import DeletedRecords, Diff, Produced
 from tenure.errors import Conflict, Invalid
 
 __all__ = ["delete_records", "diff", "produce"]

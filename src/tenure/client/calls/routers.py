@@ -12,9 +12,9 @@ from tenure.client.plan.encode import query_of
 from tenure.client.plan.retry import Repeat
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import RouterInfo, RouterPage
 from tenure.client.transport.wire import Request
 from tenure.contract.names import check_router_name, check_topic_name
+from tenure.contract.replies import RouterInfo, RouterPage
 from tenure.errors import Invalid
 
 __all__ = ["delete_router", "put_router", "router", "routers"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tenure.client.plan.session import Core
-from tenure.client.replies import Gap, Job, Lifecycle
 from tenure.client.streams.feed import Source
 from tenure.client.streams.watch import Events, Watch, WatchEvent
 from tenure.client.streams.work import Work
+from tenure.contract.replies import Gap, Job, Lifecycle
 from tenure.contract.values import check_whole
 
 __all__ = ["events", "watch", "work"]

@@ -14,8 +14,8 @@ from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import Repeat
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import DeletedTopic, PutTopic, TopicInfo, TopicPage
 from tenure.client.transport.wire import Request
+from tenure.contract.replies import DeletedTopic, PutTopic, TopicInfo, TopicPage
 
 __all__ = ["delete_topic", "patch_topic", "put_topic", "topic", "topics"]
 

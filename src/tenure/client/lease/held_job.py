@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tenure.client.replies import Job
+from tenure.contract.replies import Job
 from tenure.errors import Invalid
 
 __all__ = ["HeldJob"]

@@ -16,8 +16,8 @@ from tenure.client.lease.held_job import HeldJob
 from tenure.client.plan.encode import path_of
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan, Send
-from tenure.client.replies import Claimed, Settled
 from tenure.client.transport.wire import WireError
+from tenure.contract.replies import Claimed, Settled
 from tenure.errors import Indeterminate, Invalid, LeaseLost, TenureError
 
 __all__ = ["Leased", "ack", "extend", "leave", "nack"]

@@ -15,11 +15,11 @@ from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import Repeat, exchange, reply_of
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
 from tenure.client.streams.resuming import Resuming
 from tenure.client.streams.sse import Frame
 from tenure.client.transport.wire import Request
 from tenure.contract.names import check_topic_name
+from tenure.contract.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid, NotFound
 

@@ -9,11 +9,11 @@ from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import unreached
 from tenure.client.plan.session import Core
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import Job
 from tenure.client.streams.opening import error_in
 from tenure.client.streams.sse import FrameReader
 from tenure.client.transport.stream_connection import Line
 from tenure.client.transport.wire import Request, WireError
+from tenure.contract.replies import Job
 from tenure.contract.values import check_whole
 from tenure.errors import Overloaded, TenureError
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import asdict
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
 from tenure.contract.names import shown
-from tenure.contract.records import Stored, lease_id
-from tenure.contract.replies import LeaseRow, Page
+from tenure.contract.records import lease_id
+from tenure.contract.replies import Delivery, JobInfo, JobRow, LeaseRow, Page
 from tenure.contract.values import check_whole
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
@@ -25,7 +27,7 @@ _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
 
 
-def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page[JobRow]]:
     """List jobs in one state, ascending by seq, from the one after ``cursor`` on."""
     topic, queue = state.queue(command.topic)
     if command.state not in _STATES:
@@ -69,25 +71,27 @@ def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, in
     return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
 
 
-def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
-    """Return a job as listings show it: where it stands, who holds it until when, why it last came back."""
-    item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
-    lease = queue.in_flight.get(seq)
-    if lease is not None:
-        item["deliveries"] = queue.deliveries.get(seq, 1)
-        item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
-        item["since"] = lease.since + wall_offset_ms
-        item["deadline"] = lease.deadline + wall_offset_ms
-    if due_ms is not None:
-        item["deliver_at"] = due_ms
+def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
+    """Return a job as listings show it: its state, who holds it until when, why it last came back."""
     reason = queue.parked.get(seq) or queue.last_reason(seq)
-    if reason is not None:
-        item["reason"] = reason
-    return item
+    lease = queue.in_flight.get(seq)
+    if lease is None:
+        return JobRow(seq, state, queue.deliveries.get(seq, 0), deliver_at=due_ms, reason=reason)
+    return JobRow(
+        seq,
+        state,
+        queue.deliveries.get(seq, 1),
+        node=lease.node,
+        lease_id=lease_id(lease.number),
+        since=lease.since + wall_offset_ms,
+        deadline=lease.deadline + wall_offset_ms,
+        deliver_at=due_ms,
+        reason=reason,
+    )
 
 
-def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[tuple[Stored, dict[str, Any]]]:
-    """Return one job: its record, and where it stands with the deliveries that failed so far."""
+def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[JobInfo]:
+    """Return one job: its record, its state and the deliveries that failed so far."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
     state.pass_time(topic, now_ms)
@@ -95,19 +99,23 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
         raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
     dues = due_times(queue, {seq}, offset_ms) if standing == "delayed" else {}
-    about = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
-    about["history"] = [
-        {
-            "lease_id": lease_id(d.lease),
-            "node": d.node,
-            "from": d.since + offset_ms,
-            "to": d.until + offset_ms,
-            "end": d.end,
-            "reason": d.reason,
-        }
+    row = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
+    history = [
+        Delivery(lease_id(d.lease), d.node, d.since + offset_ms, d.until + offset_ms, d.end, d.reason)
         for d in queue.histories.get(seq, ())
     ]
-    return None, (payloads.records(topic, [seq, 1])[0], about), Level.NOW
+    record = payloads.records(topic, [seq, 1])[0]
+    job = JobInfo(
+        topic=topic.name,
+        ts=record.ts,
+        producer=record.node,
+        tag=record.tag,
+        data=Raw(record.data),
+        meta=None if record.meta is None else Raw(record.meta),
+        history=history,
+        **asdict(row),
+    )
+    return None, job, Level.NOW
 
 
 def state_of(queue: Queue, seq: int) -> str:
@@ -119,7 +127,7 @@ def state_of(queue: Queue, seq: int) -> str:
     return "delayed" if seq in queue.delayed else "ready"
 
 
-def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page[LeaseRow]]:
     """List live leases by number: who holds which jobs, since when, and when the first of them comes back."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)

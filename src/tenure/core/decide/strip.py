@@ -7,13 +7,11 @@ The cost follows what is shown, not the length of the queue.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
-
-from msgspec.structs import asdict
 
 from tenure.contract.commands import Strip
-from tenure.contract.config import as_dict
 from tenure.contract.records import lease_id
+from tenure.contract.replies import JobRow, QueueStrip, StripLease
+from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_whole
 from tenure.core.claim import next_ready
 from tenure.core.decide.decision import Payloads, Steps
@@ -39,7 +37,7 @@ _SEQS_MAX = 20_000
 """How many seqs are looked at for one end: where more parked jobs lie there, fewer jobs are shown."""
 
 
-def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[dict[str, Any], int]]:
+def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[QueueStrip, int]]:
     """Show a queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
     Parked jobs stand in no line and are shown apart. ``next`` is the job that is next in line, or None, wherever it
@@ -55,21 +53,21 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
     last = _last(topic, queue, tail, above=reached)
     upcoming = next_ready(topic, queue)
     offset = state.wall_offset_ms
-    shown = {
-        "topic": topic.name,
-        "now": now_ms + offset,
-        "next_at": queue.next_at + offset if queue.next_at != NEVER else None,
-        "head_seq": topic.head_seq,
-        "count": topic.count,
-        "config": as_dict(topic.config),
-        "queue": asdict(queue_info(state, topic, queue, now_ms + offset, payloads)),
-        "head": _described(queue, first, offset),
-        "tail": _described(queue, last, offset),
-        "next": _described(queue, [upcoming], offset)[0] if upcoming is not None else None,
-        "parked": _described(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset),
-        "leases": [_lease(queue, lease, offset) for lease in islice(queue.leases.values(), leases)],
-        "leases_count": len(queue.leases),
-    }
+    shown = QueueStrip(
+        topic=topic.name,
+        now=now_ms + offset,
+        next_at=queue.next_at + offset if queue.next_at != NEVER else None,
+        head_seq=topic.head_seq,
+        count=topic.count,
+        config=config_info(topic.config),
+        queue=queue_info(state, topic, queue, now_ms + offset, payloads),
+        head=_described(queue, first, offset),
+        tail=_described(queue, last, offset),
+        next=_described(queue, [upcoming], offset)[0] if upcoming is not None else None,
+        parked=_described(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset),
+        leases=[_lease(queue, lease, offset) for lease in islice(queue.leases.values(), leases)],
+        leases_count=len(queue.leases),
+    )
     return shown, Level.NOW
 
 
@@ -104,20 +102,20 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
     return found[-wanted:] if wanted else []
 
 
-def _described(queue: Queue, seqs: list[int], offset: int) -> list[dict[str, Any]]:
+def _described(queue: Queue, seqs: list[int], offset: int) -> list[JobRow]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
     dues = due_times(queue, delayed, offset) if delayed else {}
     return [describe(queue, seq, state, dues.get(seq), wall_offset_ms=offset) for seq, state in states.items()]
 
 
-def _lease(queue: Queue, lease: Lease, offset: int) -> dict[str, Any]:
+def _lease(queue: Queue, lease: Lease, offset: int) -> StripLease:
     """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
-    return {
-        "lease_id": lease_id(lease.number),
-        "node": lease.node,
-        "since": lease.since + offset,
-        "deadline": queue.deadline(lease.number) + offset,
-        "held": queue.held_count(lease.number),
-        "seqs": list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
-    }
+    return StripLease(
+        lease_id=lease_id(lease.number),
+        node=lease.node,
+        since=lease.since + offset,
+        deadline=queue.deadline(lease.number) + offset,
+        held=queue.held_count(lease.number),
+        seqs=list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
+    )

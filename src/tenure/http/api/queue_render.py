@@ -7,18 +7,16 @@ A claim of a thousand jobs is the longest answer there is, so it is put together
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
 from tenure.contract.replies import Extended, Grant, Redriven, Settled
-from tenure.http.api.render import Stopwatch, encode, performance, record, reply
+from tenure.http.api.render import Stopwatch, encode, performance, reply
 from tenure.http.streams.sse import field
 from tenure.http.wire.message import Later, Request, Response
 
-__all__ = ["claimed", "extended", "job_frames", "listed", "one_job", "redriven", "settled", "when_durable"]
+__all__ = ["claimed", "extended", "job_frames", "redriven", "settled", "when_durable"]
 
 T = TypeVar("T")
 
@@ -120,18 +118,4 @@ def extended(request: Request, answered: Extended, fsync_ms: float) -> Response:
 
 def redriven(request: Request, answered: Redriven, fsync_ms: float) -> Response:
     """How many dead letters went back to work, and where to."""
-    return reply(request, msgspec.structs.asdict(answered), fsync_ms=fsync_ms)
-
-
-def listed(request: Request, fields: dict[str, Any], next_cursor: str | None) -> Response:
-    """A page; ``next_cursor`` is there only when more pages are."""
-    return reply(request, fields if next_cursor is None else fields | {"next_cursor": next_cursor})
-
-
-def one_job(request: Request, topic: str, stored: Stored, about: dict[str, Any]) -> Response:
-    """A job: its record as it was written, where it stands, and what became of its deliveries so far."""
-    known = {name: value for name, value in about.items() if name != "seq"}
-    return Response(
-        200,
-        b'{"topic":"%b",%b,%b,%b}' % (topic.encode(), record(stored)[1:-1], encode(known)[1:-1], performance(request)),
-    )
+    return reply(request, answered, fsync_ms=fsync_ms)

@@ -9,10 +9,11 @@ import msgspec
 
 from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
+from tenure.contract.replies import Tombstone
 from tenure.core.level import Level
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["Stopwatch", "encode", "performance", "record", "reply"]
+__all__ = ["Stopwatch", "encode", "gap_text", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
@@ -39,10 +40,16 @@ def performance(request: Request, fsync_ms: float | None = None) -> bytes:
     return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
 
 
-def reply(request: Request, fields: dict[str, Any], *, status: int = 200, fsync_ms: float | None = None) -> Response:
-    """A response from values of ours, ``performance`` added."""
-    body = encode(fields)
-    head = body[:-1] + b"," if fields else b"{"
+def reply(
+    request: Request,
+    answered: msgspec.Struct | dict[str, Any],
+    *,
+    status: int = 200,
+    fsync_ms: float | None = None,
+) -> Response:
+    """Return a response with a reply or with other values of ours, ``performance`` added."""
+    body = encode(answered)
+    head = body[:-1] + b"," if len(body) > 2 else b"{"
     return Response(status, head + performance(request, fsync_ms) + b"}")
 
 
@@ -58,3 +65,10 @@ def record(stored: Stored, *, tags: bool = True, meta: bool = True, data: bool =
     if meta and stored.meta is not None:
         out += b',"meta":' + stored.meta
     return out + b"}"
+
+
+def gap_text(gap: Tombstone, *, topic: str | None = None) -> bytes:
+    """Return a tombstone; on a watch, which follows several topics, its topic comes first."""
+    fields = msgspec.structs.asdict(gap)
+    del fields["topic"]
+    return encode(fields if topic is None else {"topic": topic} | fields)

@@ -6,8 +6,6 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
-import msgspec
-
 from tenure.broker.broker import Broker
 from tenure.contract.bodies import AppendBody, DiffBody
 from tenure.contract.commands import DeleteRecords
@@ -20,7 +18,7 @@ from tenure.http.api.auth import check_name, may_configure
 from tenure.http.api.body import Reader, addressed
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, encode, performance, record, reply
+from tenure.http.api.render import Stopwatch, gap_text, performance, record, reply
 from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
@@ -103,7 +101,7 @@ async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -
     so a repeat waits as the first copy does (fault 26).
     """
     info = broker.topic(topic, touch=False)
-    if info.config["durability"] != "memory" and info.durable_seq < conflict.detail["last_seq"]:
+    if info.config.durability != "memory" and info.durable_seq < conflict.detail["last_seq"]:
         await broker.synced()
     raise conflict
 
@@ -151,7 +149,6 @@ def _result(reading: Awaitable[Difference]) -> Difference:
 
 def _difference(request: Request, found: Difference, body: DiffBody) -> Response:
     tags, meta = body.include_tags, body.include_meta
-    tombstone = msgspec.structs.asdict(found.tombstone) if found.tombstone is not None else None
     return Response(
         200,
         b'{"topic":"%b","records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
@@ -163,7 +160,7 @@ def _difference(request: Request, found: Difference, body: DiffBody) -> Response
             found.head_seq,
             found.earliest_seq,
             b"true" if found.caught_up else b"false",
-            encode(tombstone),
+            b"null" if found.tombstone is None else gap_text(found.tombstone),
             found.lag,
             performance(request),
         ),
@@ -175,7 +172,7 @@ def delete(context: Context, call: Call) -> Later[DeletedRecords]:
     request = call.request
     answer = context.broker.run(addressed(call, _delete.read))
     watch = Stopwatch(answer)
-    return Later(answer, lambda deletion: reply(request, msgspec.structs.asdict(deletion), fsync_ms=watch.fsync_ms))
+    return Later(answer, lambda deletion: reply(request, deletion, fsync_ms=watch.fsync_ms))
 
 
 _TOPIC = "/v0/topics/:topic"

@@ -16,7 +16,6 @@ from tenure.http.api.body import Reader
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import check_router, masked_cycle
 from tenure.http.api.query import Query
-from tenure.http.api.queue_render import listed
 from tenure.http.api.render import Stopwatch, reply
 from tenure.http.api.shares import share_of
 from tenure.http.wire.message import Later, Response
@@ -69,7 +68,10 @@ def list_routers(context: Context, call: Call) -> Response:
         cursor=query.text("cursor"),
         reaches=lambda name: visible(call, name),
     )
-    return listed(call.request, {"routers": [router_fields(router) for router in page.items]}, page.next_cursor)
+    fields: dict[str, Any] = {"routers": [router_fields(router) for router in page.items]}
+    if page.next_cursor is not None:
+        fields["next_cursor"] = page.next_cursor
+    return reply(call.request, fields)
 
 
 def delete_router(context: Context, call: Call) -> Later[bool]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
-from tenure.contract.replies import TopicInfo
+from tenure.contract.replies import DeletedTopic, Distribution, PutTopic, QueueMeters, TopicInfo
 from tenure.core.paging import cursor_of
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
@@ -40,9 +40,8 @@ def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
 
     def render(answered: tuple[TopicInfo, bool]) -> Response:
         info, created = answered
-        config = shown_config(call, info.config)
-        fields = {"topic": info.topic, "type": info.type, "created": created, "config": config}
-        return reply(request, fields, status=201 if created else 200, fsync_ms=watch.fsync_ms)
+        put = PutTopic(info.topic, info.type, created, shown_config(call, info.config))
+        return reply(request, put, status=201 if created else 200, fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
 
@@ -57,9 +56,8 @@ def patch_topic(context: Context, call: Call) -> Later[TopicInfo]:
     watch = Stopwatch(answer)
 
     def render(info: TopicInfo) -> Response:
-        config = shown_config(call, info.config)
-        fields = {"topic": info.topic, "type": info.type, "created": False, "config": config}
-        return reply(request, fields, fsync_ms=watch.fsync_ms)
+        put = PutTopic(info.topic, info.type, False, shown_config(call, info.config))
+        return reply(request, put, fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
 
@@ -95,12 +93,15 @@ def list_topics(context: Context, call: Call) -> Response:
     return reply(call.request, fields)
 
 
-def _brief(meters: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a queue without the buckets: what a list has room for."""
-    quantiles = {
-        f"{name}_p99": meters[name]["p99"] for name in ("in_queue_ms", "processing_ms") if meters[name]["count"]
-    }
-    return {name: value for name, value in meters.items() if not isinstance(value, dict) or name == "worst"} | quantiles
+def _brief(meters: QueueMeters) -> dict[str, Any]:
+    """Return the numbers of a queue without the buckets: what a list has room for."""
+    fields = msgspec.structs.asdict(meters)
+    del fields["topic"], fields["deliveries"]
+    for name in ("in_queue_ms", "processing_ms"):
+        times: Distribution = fields.pop(name)
+        if times.count:
+            fields[f"{name}_p99"] = times.p99
+    return fields
 
 
 def delete_topic(context: Context, call: Call) -> Later[tuple[bool, list[str]]]:
@@ -112,8 +113,7 @@ def delete_topic(context: Context, call: Call) -> Later[tuple[bool, list[str]]]:
 
     def render(answered: tuple[bool, list[str]]) -> Response:
         deleted, routers = answered
-        fields = {"topic": name, "deleted": deleted, "routers_removed": routers}
-        return reply(request, fields, fsync_ms=watch.fsync_ms)
+        return reply(request, DeletedTopic(name, deleted, routers), fsync_ms=watch.fsync_ms)
 
     return Later(answer, render)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tenure.client.batching.acker import Acker
-from tenure.client.replies import Extended, Settled
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Invalid
 from tenure.timers import model
 from tenure.timers.model import Held
