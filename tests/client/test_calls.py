@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
 from tenure.client.batching.settings import AckerSettings
-from tenure.client.calls.calling import BODY_BYTES_MAX, posting
+from tenure.client.calls.requests import BODY_BYTES_MAX, request_of
+from tenure.contract.commands import Nack
 from tenure.http.wire.limits import WireLimits
 from tests.client.driving import Both
 
@@ -294,15 +295,15 @@ async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
 def test_the_largest_batches_of_settlements_fit_in_what_a_server_reads() -> None:
     """One lease id has six letters and at most sixteen digits; escapes take six bytes for one."""
     count = 1_000
-    fields = {
-        "node": "\x01" * 128,
-        "seqs": [2**64 - 1] * count,
-        "lease_ids": [f"lease_{2**64 - 1:x}"] * count,
-        "strict": True,
-        "delay_ms": 2**53,
-        "reason": "\x01" * 1_024,
-        "dead": True,
-    }
-    assert len(posting("", fields).body or b"") <= BODY_BYTES_MAX
+    command = Nack(
+        node="\x01" * 128,
+        seqs=[2**64 - 1] * count,
+        lease_ids=[f"lease_{2**64 - 1:x}"] * count,
+        strict=True,
+        delay_ms=2**53,
+        reason="\x01" * 1_024,
+        dead=True,
+    )
+    assert len(request_of("", command).body or b"") <= BODY_BYTES_MAX
     assert WireLimits().command_bytes_max == BODY_BYTES_MAX
     assert AckerSettings().batch_seqs_max == count

@@ -149,7 +149,7 @@ async def test_whatever_puts_first_makes_a_careful_queue(client: Both, name: str
     await Both(client.inner.queue(f"{name}-plain")).put(1)
     for made in (f"{name}-gathered", f"{name}-plain"):
         config = (await client.topic(made)).config
-        told = (config["type"], config["durability"], config["max_deliveries"], config["dead_letter"])
+        told = (config.type, config.durability, config.max_deliveries, config.dead_letter)
         assert told == ("queue", "fsync", 5, f"{made}.dead")
 
 

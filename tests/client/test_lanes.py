@@ -151,7 +151,7 @@ async def test_where_the_caller_names_the_append_no_lane_is_used() -> None:
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
         await client.produce("t", [1], idempotency_key="k")
         assert not broker._engine.state.topics["t"].marks
-        assert client._core.lanes.count == 0
+        assert client._context.lanes.count == 0
 
 
 async def test_a_cancelled_call_gives_its_lane_back() -> None:
@@ -172,24 +172,24 @@ async def test_a_cancelled_call_gives_its_lane_back() -> None:
             await asyncio.gather(waiting, also, return_exceptions=True)
             wire.lose_nothing()
             assert (await client.produce("t", [1])).count == 1
-            assert client._core.lanes.count == 1
+            assert client._context.lanes.count == 1
 
 
 async def test_waiting_for_a_lane_has_an_end() -> None:
     settings = ClientSettings(connections_max=1, acquire_ms=20)
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker), settings=settings) as client:
-        held = client._core.lanes.take(never)
+        held = client._context.lanes.take(never)
         assert held is not None
         with pytest.raises(Overloaded) as caught:
             await client.produce("t", [1])
         assert caught.value.code == "busy"
         blocking = Client(wire=ThreadWire(AppWire(broker), asyncio.get_running_loop()), settings=settings)
-        lane = blocking._core.lanes.take(never)
+        lane = blocking._context.lanes.take(never)
         with pytest.raises(Overloaded):
             await asyncio.to_thread(blocking.produce, "t", [1])
         assert lane is not None
         waiting = asyncio.ensure_future(asyncio.to_thread(Client.produce.__get__(blocking, Client), "t", [1]))
-        blocking._core.lanes.give(lane)
+        blocking._context.lanes.give(lane)
         assert (await waiting).count == 1
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from tenure.client import Claimed, ClientSettings, Job, WireError
 from tenure.client.lease.plans import Leased, leave
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Send, Sleep, Step
 from tests.client.driving import Both, make_client
 
@@ -29,7 +29,7 @@ class Interrupt(BaseException):
 
 def lease() -> Leased[Any]:
     jobs = [Job(seq, Raw(b"1"), lease_id="l") for seq in (1, 2)]
-    return Leased(Core(node="n"), Claimed("q", jobs, lease_id="l"), node="n", type=Any)
+    return Leased(Session(node="n"), Claimed("q", jobs, lease_id="l"), node="n", type=Any)
 
 
 def steps(error: BaseException | None) -> list[Step]:

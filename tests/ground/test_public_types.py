@@ -66,7 +66,7 @@ def calls_of(name: str, public: Any) -> Iterator[tuple[str, Any, Any]]:
 def function_of(value: Any) -> Any:
     """The function behind an attribute of a class; of a call of a client, the plan that it is made of."""
     if isinstance(value, Method):
-        return value.made
+        return value.plan_function
     if isinstance(value, property):
         return value.fget
     if isinstance(value, classmethod | staticmethod):

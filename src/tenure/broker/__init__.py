@@ -12,7 +12,9 @@ from tenure.broker.broker import Broker
 from tenure.broker.observing.metrics import Histogram, Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
+from tenure.contract.options import AppendOptions, LeaseOptions
 from tenure.contract.records import Record, Stored
+from tenure.contract.repeat import Repeat
 from tenure.contract.replies import (
     BackoffInfo,
     ConfigInfo,
@@ -45,6 +47,7 @@ from tenure.log.recovery import RecoveryReport
 
 __all__ = [
     "Answer",
+    "AppendOptions",
     "BackoffInfo",
     "Broker",
     "Claim",
@@ -59,6 +62,7 @@ __all__ = [
     "Histogram",
     "JobInfo",
     "JobRow",
+    "LeaseOptions",
     "LeaseRow",
     "Lifecycle",
     "Match",
@@ -71,6 +75,7 @@ __all__ = [
     "Record",
     "RecoveryReport",
     "Redriven",
+    "Repeat",
     "Router",
     "Settled",
     "Share",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from tenure.broker.answer import Answer
 from tenure.broker.data_home import Home, open_home
@@ -50,6 +50,7 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, shown
+from tenure.contract.options import AppendOptions, LeaseOptions
 from tenure.contract.records import Record
 from tenure.contract.replies import (
     DeletedRecords,
@@ -80,6 +81,7 @@ from tenure.settings import Settings
 
 __all__ = ["Broker"]
 
+S = TypeVar("S", Settled, Extended)
 T = TypeVar("T")
 
 
@@ -170,9 +172,9 @@ class Broker:
         """
         if command.__class__ not in DECIDES or isinstance(command, Claim):
             raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
-        self._serving.check_open()
         if isinstance(command, OfHolder):
-            return self._serving.answer_holder(self._engine.run(command), command.node)
+            return self._run_holder(command)
+        self._serving.check_open()
         return self._serving.answer(self._engine.run(command))
 
     def _look(self, command: Command[T]) -> T:
@@ -187,29 +189,14 @@ class Broker:
         topic: str,
         records: Sequence[bytes | Record],
         *,
-        node: str | None = None,
-        idempotency_key: str | None = None,
-        client_id: str | None = None,
-        client_seq: int | None = None,
-        create: bool = True,
-        config: Mapping[str, Any] | None = None,
         share: Share | None = None,
+        **options: Unpack[AppendOptions],
     ) -> Answer[Produced]:
         """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
         data. ``share`` bounds what this caller may use up of what all share.
         """
         self._serving.check_open()
-        command = Append(
-            topic=topic,
-            records=records,
-            node=node,
-            idempotency_key=idempotency_key,
-            client_id=client_id,
-            client_seq=client_seq,
-            create=create,
-            config=config,
-            share=share,
-        )
+        command = Append(topic=topic, records=records, share=share, **options)
         return self._serving.answer(self._engine.run(command))
 
     def diff(
@@ -291,19 +278,10 @@ class Broker:
         return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
     def ack(
-        self,
-        topic: str,
-        *,
-        node: str,
-        seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
+        self, topic: str, *, node: str, seqs: Sequence[int] | None = None, **leases: Unpack[LeaseOptions]
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
-        self._serving.check_open()
-        command = Ack(topic=topic, node=node, seqs=seqs, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-        return self._serving.answer_holder(self._engine.run(command), node)
+        return self._run_holder(Ack(topic=topic, node=node, seqs=seqs, **leases))
 
     def nack(
         self,
@@ -311,27 +289,15 @@ class Broker:
         *,
         node: str,
         seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
         delay_ms: int | None = None,
         reason: str | None = None,
         dead: bool = False,
+        **leases: Unpack[LeaseOptions],
     ) -> Answer[Settled]:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
-        self._serving.check_open()
-        command = Nack(
-            topic=topic,
-            node=node,
-            seqs=seqs,
-            lease_ids=lease_ids,
-            lease_id=lease_id,
-            strict=strict,
-            delay_ms=delay_ms,
-            reason=reason,
-            dead=dead,
+        return self._run_holder(
+            Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
         )
-        return self._serving.answer_holder(self._engine.run(command), node)
 
     def extend(
         self,
@@ -339,23 +305,15 @@ class Broker:
         *,
         node: str,
         seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
         lease_ms: int | None = None,
+        **leases: Unpack[LeaseOptions],
     ) -> Answer[Extended]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
+        return self._run_holder(Extend(topic=topic, node=node, seqs=seqs, lease_ms=lease_ms, **leases))
+
+    def _run_holder(self, command: OfHolder[S]) -> Answer[S]:
         self._serving.check_open()
-        command = Extend(
-            topic=topic,
-            node=node,
-            seqs=seqs,
-            lease_ids=lease_ids,
-            lease_id=lease_id,
-            strict=strict,
-            lease_ms=lease_ms,
-        )
-        return self._serving.answer_holder(self._engine.run(command), node)
+        return self._serving.answer_holder(self._engine.run(command), command.node)
 
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to

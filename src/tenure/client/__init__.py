@@ -13,6 +13,7 @@ from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import AsyncFeed, Feed
 from tenure.client.streams.watch import WatchEvent
 from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
+from tenure.contract.options import AppendOptions, LeaseOptions
 from tenure.contract.replies import (
     BackoffInfo,
     CaughtUp,
@@ -51,6 +52,7 @@ from tenure.contract.replies import (
 __all__ = [
     "Acker",
     "AckerOptions",
+    "AppendOptions",
     "AsyncClient",
     "AsyncFeed",
     "AsyncLease",
@@ -81,6 +83,7 @@ __all__ = [
     "JobPage",
     "JobRow",
     "Lease",
+    "LeaseOptions",
     "LeasePage",
     "LeaseRow",
     "Leased",

@@ -18,7 +18,7 @@ from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
 from tenure.client.plan.handle import Call, Handle
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.queue import AsyncQueue, Named, Queue
 from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import Feeding
@@ -31,7 +31,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Wire | AsyncWire)
 
 
-class Calls(Handle[W, Core], Generic[W]):
+class Calls(Handle[W, Session], Generic[W]):
     """Every call of the contract, for both kinds of client.
 
     ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given. ``node`` is who writes and works where a
@@ -48,14 +48,14 @@ class Calls(Handle[W, Core], Generic[W]):
         tls: ssl.SSLContext | None = None,
         wire: W | None = None,
     ) -> None:
-        core = Core(node=node, settings=settings)
+        session = Session(node=node, settings=settings)
         if wire is None:
             endpoint = endpoint_of(url, key)
-            wire = self._make_wire(endpoint.url, endpoint.key, core.settings, tls=tls)
+            wire = self._make_wire(endpoint.url, endpoint.key, session.settings, tls=tls)
             self._where = endpoint.url
         else:
             self._where = type(wire).__name__
-        super().__init__(wire, core)
+        super().__init__(wire, session)
 
     @staticmethod
     @abstractmethod
@@ -68,12 +68,12 @@ class Calls(Handle[W, Core], Generic[W]):
     @property
     def node(self) -> str:
         """Who this client is where a call does not say."""
-        return self._core.node
+        return self._context.node
 
     @property
     def settings(self) -> ClientSettings:
         """Its limits and times."""
-        return self._core.settings
+        return self._context.settings
 
     put_topic = Call(_topics.put_topic)
     patch_topic = Call(_topics.patch_topic)
@@ -113,7 +113,7 @@ class Calls(Handle[W, Core], Generic[W]):
     def queue(self: Calls[AsyncWire], name: str, type: type[T]) -> AsyncQueue[T]: ...
     def queue(self: Calls[Any], name: str, type: Any = Any) -> Queue[Any] | AsyncQueue[Any]:
         """One queue, with values instead of JSON; ``type`` is what its jobs are decoded into."""
-        named: Named[Any] = Named(self._core, name, type)
+        named: Named[Any] = Named(self._context, name, type)
         return AsyncQueue(self._wire, named) if self._awaits else Queue(self._wire, named)
 
     @overload

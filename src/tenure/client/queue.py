@@ -12,7 +12,7 @@ from tenure.client.lease.plans import Leased
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.encode import json_text
 from tenure.client.plan.handle import Call, Handle, Method
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import AsyncWire, Wire
 from tenure.contract.names import check_topic_name
@@ -30,8 +30,8 @@ P = ParamSpec("P")
 class Named(Generic[T]):
     """What a queue handle is made of. Raises Invalid for a name that is none."""
 
-    def __init__(self, core: Core, name: str, type: Any) -> None:
-        self.core = core
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.session = session
         self.name = check_topic_name(name)
         self.type = type
 
@@ -62,7 +62,7 @@ def put(
         unique_key=unique_key,
     )
     call = records.produce(
-        queue.core, queue.name, [record], idempotency_key=idempotency_key, config=careful_queue(queue.name)
+        queue.session, queue.name, [record], idempotency_key=idempotency_key, config=careful_queue(queue.name)
     )
     return (yield from call).first_seq
 
@@ -77,7 +77,7 @@ def _meta(meta: Any) -> bytes:
 def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | None = None) -> Plan[range]:
     """Put jobs, all or none, and return their seqs in order; a `tenure.Record` may carry a tag and a delay."""
     call = records.produce(
-        queue.core, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
+        queue.session, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
     )
     return (yield from call).seqs
 
@@ -87,7 +87,7 @@ def configure(queue: Named[Any], /, **config: Unpack[PatchFields]) -> Plan[PutTo
 
     Raises Invalid before anything is sent where a value cannot be meant, NotFound where the queue is not there.
     """
-    return (yield from topics.patch_topic(queue.core, queue.name, **config))
+    return (yield from topics.patch_topic(queue.session, queue.name, **config))
 
 
 def claim(
@@ -100,9 +100,9 @@ def claim(
     auto_ack: bool = False,
 ) -> Plan[Leased[T]]:
     """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
-    whose = queue.core.node_or(node)
+    whose = queue.session.node_or(node)
     claimed = yield from queues.claim(
-        queue.core,
+        queue.session,
         queue.name,
         node=whose,
         max_count=max_count,
@@ -110,7 +110,7 @@ def claim(
         wait_ms=wait_ms,
         auto_ack=auto_ack,
     )
-    return Leased(queue.core, claimed, node=whose, type=queue.type)
+    return Leased(queue.session, claimed, node=whose, type=queue.type)
 
 
 class _Leasing(Method, Generic[P]):
@@ -118,7 +118,7 @@ class _Leasing(Method, Generic[P]):
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[Named[Any], P], Plan[Leased[Any]]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[Named[Any], P], Plan[Leased[Any]]]) -> None: ...
 
         @overload
         def __get__(
@@ -139,19 +139,19 @@ class _Leasing(Method, Generic[P]):
     def returns(self, said: str, *, awaits: bool) -> str:
         return "AsyncLease[T]" if awaits else "Lease[T]"
 
-    def blocking(self) -> Callable[..., Any]:
-        plan = self.made
+    def blocking_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         def method(self: Handle[Wire, Any], **options: Any) -> Any:
-            return Lease(self._wire, drive(self._wire, plan(self._core, **options)))
+            return Lease(self._wire, drive(self._wire, plan(self._context, **options)))
 
         return method
 
-    def awaiting(self) -> Callable[..., Any]:
-        plan = self.made
+    def async_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         async def method(self: Handle[AsyncWire, Any], **options: Any) -> Any:
-            return AsyncLease(self._wire, await drive_async(self._wire, plan(self._core, **options)))
+            return AsyncLease(self._wire, await drive_async(self._wire, plan(self._context, **options)))
 
         return method
 
@@ -167,10 +167,10 @@ class _Queue(Handle[W, Named[T]], Generic[W, T]):
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._core.name
+        return self._context.name
 
     def __repr__(self) -> str:
-        kind = getattr(self._core.type, "__name__", self._core.type)
+        kind = getattr(self._context.type, "__name__", self._context.type)
         return f"<{type(self).__name__} {self.name!r} of {kind}>"
 
 

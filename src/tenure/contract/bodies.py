@@ -44,7 +44,7 @@ class AppendBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     client_seq: Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**63 - 1})] | None = None
 
 
-class DiffBody(msgspec.Struct, frozen=True, gc=False):
+class DiffBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Where to read from, and what to leave out."""
 
     from_seq: Whole = 0
@@ -55,14 +55,14 @@ class DiffBody(msgspec.Struct, frozen=True, gc=False):
     wait_ms: Whole = 0
 
 
-class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Where to begin on one topic: above ``from_seq``, or with ``tail`` at its head."""
 
     from_seq: Whole = 0
     tail: bool = False
 
 
-class WatchBody(msgspec.Struct, frozen=True, kw_only=True):
+class WatchBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Follow topics over one stream."""
 
     topics: Annotated[dict[str, WatchFrom], Meta(min_length=1, max_length=256)]

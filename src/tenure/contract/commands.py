@@ -9,7 +9,7 @@ caller in process may put anything into a field: `core.decide` looks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
@@ -17,11 +17,13 @@ from msgspec import field
 from tenure.contract import replies
 from tenure.contract.fields import Key, LeaseIds, Limit, Match, Name, Node, Seqs, SettledSeqs, Whole
 from tenure.contract.records import Record
+from tenure.contract.repeat import Repeat
 from tenure.contract.share import Share
 
 __all__ = [
     "Ack",
     "Append",
+    "AppendFields",
     "Claim",
     "Command",
     "DeleteRecords",
@@ -54,8 +56,13 @@ Reaches: TypeAlias = Callable[[str], bool]
 R = TypeVar("R")
 
 
-class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
-    """The root of all commands; ``R`` is the type of the reply."""
+class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The root of all commands; ``R`` is the type of the reply. ``repeat`` says what a second copy of it does.
+
+    A client writes a command as the body of its request; a field that has its default is left out.
+    """
+
+    repeat: ClassVar[Repeat] = Repeat.READ
 
 
 class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
@@ -67,19 +74,26 @@ class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
 # Records
 
 
-class Append(Command[replies.Produced], frozen=True, kw_only=True, gc=False):
-    """Append records, all or none. A key or a client's number makes the call safe to repeat. ``bytes`` is a record with
-    only data; ``share`` bounds what this caller may use up of what all share.
-    """
+class AppendFields(Command[replies.Produced], frozen=True, kw_only=True, gc=False):
+    """The fields of an append beside its records. A key or a client's number makes the call safe to repeat."""
 
-    topic: str
-    records: Sequence[bytes | Record]
+    repeat = Repeat.SAFE
+
     node: str | None = None
     idempotency_key: str | None = None
     client_id: str | None = None
     client_seq: int | None = None
     create: bool = True
     config: Mapping[str, Any] | None = None
+
+
+class Append(AppendFields, frozen=True, kw_only=True, gc=False):
+    """Append records, all or none. ``bytes`` is a record with only data; ``share`` bounds what this caller may use up
+    of what all share.
+    """
+
+    topic: str
+    records: Sequence[bytes | Record]
     share: Share | None = None
 
 
@@ -95,6 +109,8 @@ class Diff(Command[replies.Difference], frozen=True, kw_only=True, gc=False):
 class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True, gc=False):
     """Which records to remove: at least one condition; several are ANDed."""
 
+    repeat = Repeat.NEVER
+
     before_seq: Whole | None = None
     match: Match | None = None
     seqs: Seqs | None = None
@@ -106,6 +122,8 @@ class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True,
 class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
     """Lease up to ``max`` jobs to ``node``."""
 
+    repeat = Repeat.SAFE  # by its claim_id; a claim with auto_ack is never repeated
+
     node: Node
     max_count: Whole = field(default=1, name="max")
     lease_ms: Whole | None = None
@@ -116,6 +134,8 @@ class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
 
 class OfHolder(_OnTopic[R], frozen=True, kw_only=True, gc=False):
     """A command of a worker about jobs that it holds: those in ``seqs``, or everything held under ``lease_id``."""
+
+    repeat = Repeat.SAFE
 
     node: Node
     seqs: SettledSeqs | None = None
@@ -145,6 +165,8 @@ class Extend(OfHolder[replies.Extended], frozen=True, kw_only=True, gc=False):
 class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
     """Put dead letters back to work: all, or those that every condition takes."""
 
+    repeat = Repeat.NEVER
+
     to: Name | None = None
     match: Match | None = None
     seqs: SettledSeqs | None = None
@@ -166,6 +188,8 @@ class Redrive(RedriveFields, frozen=True, kw_only=True):
 class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=True):
     """Create a topic or replace its config."""
 
+    repeat = Repeat.SAFE
+
     topic: str
     config: Mapping[str, Any]
     share: Share | None = None
@@ -174,12 +198,16 @@ class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=Tru
 class PatchTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
     """Change the named fields of a topic's config and leave the others."""
 
+    repeat = Repeat.SAFE
+
     topic: str
     config: Mapping[str, Any]
 
 
 class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
     """Delete a topic, its records and the routers at either end, all of which the caller must reach."""
+
+    repeat = Repeat.NEVER
 
     topic: str
     if_empty: bool = False
@@ -188,6 +216,8 @@ class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
 
 class RouterFields(Command[tuple[Any, bool]], frozen=True, kw_only=True):
     """A router: what is appended to ``source`` is copied to ``dest``."""
+
+    repeat = Repeat.SAFE
 
     source: Name
     dest: Name
@@ -207,6 +237,8 @@ class PutRouter(RouterFields, frozen=True, kw_only=True):
 
 class DeleteRouter(Command[bool], frozen=True, kw_only=True):
     """Remove a router."""
+
+    repeat = Repeat.NEVER
 
     router: str
 

@@ -7,7 +7,6 @@ A bound that `msgspec` checks stands in its ``Meta``; one that only documents (a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -24,7 +23,6 @@ __all__ = [
     "Name",
     "Node",
     "Priority",
-    "Repeat",
     "Seqs",
     "SettledSeqs",
     "Tag",
@@ -54,11 +52,3 @@ Durability = Annotated[
 ]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
 Factor = Annotated[float, Meta(ge=1, le=FACTOR_MAX)]
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"

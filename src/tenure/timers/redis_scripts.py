@@ -8,8 +8,8 @@ from typing import Final
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from tenure.contract.fields import Repeat
 from tenure.contract.names import shown
+from tenure.contract.repeat import Repeat
 from tenure.errors import Invalid
 from tenure.timers.calling import Answer, Caller, Keys
 from tenure.timers.cluster import ClusterWire

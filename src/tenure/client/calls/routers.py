@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.json import Decoder
 
-from tenure.client.calls.calling import ask, posting, tell
-from tenure.client.plan.encode import query_of
-from tenure.client.plan.retry import Repeat
-from tenure.client.plan.session import Core
+from tenure.client.calls.requests import call, get, request_of
+from tenure.client.plan.encode import list_match, query_of
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
+from tenure.contract.commands import DeleteRouter, RouterFields
 from tenure.contract.names import check_router_name, check_topic_name
 from tenure.contract.replies import RouterInfo, RouterPage
 from tenure.errors import Invalid
@@ -34,7 +34,7 @@ def _path(name: str) -> str:
 
 
 def put_router(
-    core: Core,
+    session: Session,
     name: str,
     *,
     source: str,
@@ -48,26 +48,26 @@ def put_router(
     """Create or replace a router: what is appended to ``source`` is copied to ``dest``."""
     if check_topic_name(source) == check_topic_name(dest):
         raise Invalid("source and dest must be two topics")
-    fields = {
-        "source": source,
-        "dest": dest,
-        "preserve_node": preserve_node,
-        "preserve_tag": preserve_tag,
-        "create_dest": create_dest,
-        "filter": filter,
-        "allow_cycle": allow_cycle,
-    }
-    put, _ = yield from tell(core, posting(_path(name), fields, method="PUT"), _router, Repeat.SAFE)
+    command = RouterFields(
+        source=source,
+        dest=dest,
+        preserve_node=preserve_node,
+        preserve_tag=preserve_tag,
+        create_dest=create_dest,
+        filter=list_match(filter),
+        allow_cycle=allow_cycle,
+    )
+    put, _ = yield from call(session, request_of(_path(name), command, method="PUT"), _router, command.repeat)
     return put
 
 
-def router(core: Core, name: str) -> Plan[RouterInfo]:
+def router(session: Session, name: str) -> Plan[RouterInfo]:
     """One router, as it stands now."""
-    return (yield from ask(core, _path(name), _router))
+    return (yield from get(session, _path(name), _router))
 
 
 def routers(
-    core: Core,
+    session: Session,
     *,
     prefix: str = "",
     source: str | None = None,
@@ -77,10 +77,10 @@ def routers(
 ) -> Plan[RouterPage]:
     """Routers by name, those that the key may see at both ends."""
     path = query_of("/v0/routers", prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=cursor)
-    return (yield from ask(core, path, _page))
+    return (yield from get(session, path, _page))
 
 
-def delete_router(core: Core, name: str) -> Plan[bool]:
+def delete_router(session: Session, name: str) -> Plan[bool]:
     """Remove a router; returns whether there was one. Never repeated after a lost answer."""
-    said, _ = yield from tell(core, Request("DELETE", _path(name)), _deleted, Repeat.NEVER)
-    return said.deleted
+    reply, _ = yield from call(session, Request("DELETE", _path(name)), _deleted, DeleteRouter.repeat)
+    return reply.deleted

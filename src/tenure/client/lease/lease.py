@@ -28,33 +28,33 @@ class _Lease(Handle[W, Leased[T]], Generic[W, T]):
     @property
     def lease_id(self) -> str | None:
         """Its id; None where nothing was there, or where the claim acked by itself."""
-        return self._core.lease_id
+        return self._context.lease_id
 
     @property
     def jobs(self) -> list[HeldJob[T]]:
         """Its jobs, settled or not."""
-        return self._core.jobs
+        return self._context.jobs
 
     @property
     def held(self) -> list[HeldJob[T]]:
         """Those neither settled nor found lost."""
-        return list(self._core.held.values())
+        return list(self._context.held.values())
 
     @property
     def deadline(self) -> int:
         """When it ends, in wall ms of the server; 0 where nothing is held."""
-        return self._core.deadline
+        return self._context.deadline
 
     def __iter__(self) -> Iterator[HeldJob[T]]:
-        return iter(self._core.jobs)
+        return iter(self._context.jobs)
 
     def __len__(self) -> int:
-        return len(self._core.jobs)
+        return len(self._context.jobs)
 
     def __repr__(self) -> str:
-        core = self._core
-        held = f"{len(core.held)} of {len(core.jobs)} jobs held"
-        return f"<{type(self).__name__} {core.lease_id} of {core.topic!r}: {held}, deadline={core.deadline}>"
+        session = self._context
+        held = f"{len(session.held)} of {len(session.jobs)} jobs held"
+        return f"<{type(self).__name__} {session.lease_id} of {session.topic!r}: {held}, deadline={session.deadline}>"
 
 
 class Lease(_Lease[Wire, T], awaits=False):
@@ -68,7 +68,7 @@ class Lease(_Lease[Wire, T], awaits=False):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        drive(self._wire, leave(self._core, error))
+        drive(self._wire, leave(self._context, error))
 
 
 class AsyncLease(_Lease[AsyncWire, T], awaits=True):
@@ -82,4 +82,4 @@ class AsyncLease(_Lease[AsyncWire, T], awaits=True):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await drive_async(self._wire, leave(self._core, error))
+        await drive_async(self._wire, leave(self._context, error))

@@ -11,12 +11,13 @@ from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar
 
 from tenure.client.calls import queues
-from tenure.client.calls.calling import posting
+from tenure.client.calls.requests import request_of
 from tenure.client.lease.held_job import HeldJob
 from tenure.client.plan.encode import path_of
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send
 from tenure.client.transport.wire import WireError
+from tenure.contract.commands import Nack
 from tenure.contract.replies import Claimed, Settled
 from tenure.errors import Indeterminate, Invalid, LeaseLost, TenureError
 
@@ -29,8 +30,8 @@ _REASON_CHARS_MAX = 250
 class Leased(Generic[T]):
     """What a lease is made of. ``held`` are the jobs neither settled nor lost, by seq."""
 
-    def __init__(self, core: Core, claimed: Claimed, *, node: str, type: Any) -> None:
-        self.core = core
+    def __init__(self, session: Session, claimed: Claimed, *, node: str, type: Any) -> None:
+        self.session = session
         self.topic = claimed.topic
         self.node = node
         self.lease_id = claimed.lease_id
@@ -78,7 +79,7 @@ def ack(lease: Leased[Any], jobs: Iterable[int | HeldJob[Any]] | None = None) ->
     seqs = lease.chosen(jobs)
     if not seqs:
         return 0
-    call = queues.ack(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id)
+    call = queues.ack(lease.session, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id)
     return _settled(lease, seqs, (yield from call))
 
 
@@ -95,7 +96,7 @@ def nack(
     if not seqs:
         return 0
     call = queues.nack(
-        lease.core,
+        lease.session,
         lease.topic,
         seqs,
         node=lease.node,
@@ -115,7 +116,7 @@ def extend(lease: Leased[Any], *, lease_ms: int | None = None) -> Plan[int]:
     seqs = list(lease.held)
     if not seqs:
         return lease.deadline
-    call = queues.extend(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id, lease_ms=lease_ms)
+    call = queues.extend(lease.session, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id, lease_ms=lease_ms)
     extended = yield from call
     lease.deadline = min(extended.deadlines.values(), default=lease.deadline)
     if extended.skipped:  # a repeated extend skips nothing that the first one held: these are lost
@@ -140,7 +141,7 @@ def _drop(lease: Leased[Any]) -> Plan[None]:
     seqs = list(lease.held)
     if seqs:
         lease.forget(seqs)
-        fields = {"node": lease.node, "seqs": seqs, "lease_id": lease.lease_id}
-        path, settings = path_of(lease.topic, "nack"), lease.core.settings
+        command = Nack(node=lease.node, seqs=seqs, lease_id=lease.lease_id)
+        path, settings = path_of(lease.topic, "nack"), lease.session.settings
         with suppress(WireError):
-            yield Send(posting(path, fields, step_ms_max=settings.leave_ms))
+            yield Send(request_of(path, command, step_ms_max=settings.leave_ms))

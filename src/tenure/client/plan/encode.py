@@ -7,12 +7,14 @@ as it is. Anything else is encoded: what msgspec knows (Structs, dataclasses, di
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET
 
+from tenure.contract.bodies import RecordBody
 from tenure.contract.names import check_tag, check_topic_name, shown
 from tenure.contract.records import Record
 from tenure.contract.values import check_seqs
@@ -21,13 +23,14 @@ from tenure.errors import Invalid
 __all__ = [
     "JsonText",
     "RecordText",
-    "body_of",
+    "encode_body",
     "json_text",
+    "list_match",
+    "list_seqs",
     "path_of",
     "query_of",
     "record_text",
     "records_text",
-    "seqs_of",
 ]
 
 SEQS_MAX = 1_000
@@ -90,30 +93,25 @@ def records_text(records: Iterable[Any]) -> bytes:
 
 
 def record_text(value: Any) -> RecordText:
-    """One record for `records_text`, made ahead of time. Raises Invalid."""
+    """Encode one record for `records_text`, ahead of time. Raises Invalid."""
     if not isinstance(value, Record):
         return RecordText(b'{"data":%b}' % json_text(value))
-    fields: dict[str, Any] = {}
-    if value.tag is not None:
-        fields["tag"] = check_tag(value.tag)
-    if value.node is not None:
-        fields["node"] = value.node
-    if value.delay_ms:
-        fields["delay_ms"] = value.delay_ms
-    if value.deliver_at is not None:
-        fields["deliver_at"] = value.deliver_at
-    if value.unique_key is not None:
-        fields["unique_key"] = value.unique_key
-    more = b"" if value.meta is None else b',"meta":%b' % _checked(value.meta)
-    if fields:
-        more += b"," + body_of(fields)[1:-1]
-    return RecordText(b'{"data":%b%b}' % (_checked(value.data), more))
+    record = RecordBody(
+        data=msgspec.Raw(_checked(value.data)),
+        tag=None if value.tag is None else check_tag(value.tag),
+        node=value.node,
+        meta=UNSET if value.meta is None else msgspec.Raw(_checked(value.meta)),
+        delay_ms=value.delay_ms,
+        deliver_at=value.deliver_at,
+        unique_key=value.unique_key,
+    )
+    return RecordText(encode_body(record))
 
 
-def body_of(fields: Mapping[str, Any]) -> bytes:
-    """A body from values of ours; None stands for what was left out."""
+def encode_body(body: msgspec.Struct | Mapping[str, Any]) -> bytes:
+    """Encode a body of ours. Raises Invalid for a value that has no JSON form."""
     try:
-        return _encode({name: value for name, value in fields.items() if value is not None})
+        return _encode(body)
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise Invalid(f"this cannot be sent: {error}") from error
 
@@ -133,8 +131,13 @@ def query_of(path: str, **fields: str | int | bool | None) -> str:
     return f"{path}?{'&'.join(given)}" if given else path
 
 
-def seqs_of(seqs: Iterable[int]) -> list[int]:
-    """Seqs as they are sent. Raises Invalid."""
+def list_seqs(seqs: Iterable[int]) -> list[int]:
+    """Return seqs as they are sent. Raises Invalid."""
     listed = list(seqs)
     check_seqs(listed, count_max=SEQS_MAX, limit="seqs_max")
     return listed
+
+
+def list_match(match: str | Sequence[str] | None) -> str | list[str] | None:
+    """Return a condition on tags as it is sent."""
+    return match if match is None or isinstance(match, str) else list(match)

@@ -25,32 +25,32 @@ P = ParamSpec("P")
 
 
 class Method(ABC):
-    """What becomes a method of both kinds: of ``made``, which takes the handle's core and what the caller gives."""
+    """What becomes a method of both kinds: of ``made``, which takes the handle's session and what the caller gives."""
 
-    def __init__(self, made: Callable[..., Any]) -> None:
-        self.made = made
+    def __init__(self, plan_function: Callable[..., Any]) -> None:
+        self.plan_function = plan_function
 
     @abstractmethod
-    def blocking(self) -> Callable[..., Any]:
+    def blocking_method(self) -> Callable[..., Any]:
         """The method of a blocking handle."""
 
     @abstractmethod
-    def awaiting(self) -> Callable[..., Any]:
+    def async_method(self) -> Callable[..., Any]:
         """The method of an asynchronous handle."""
 
     def returns(self, said: str, *, awaits: bool) -> str:
         """What the method gives, by what ``made`` says that it returns."""
         return said.removeprefix("Plan[").removesuffix("]")
 
-    def dressed(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
+    def bind(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
         """The method as it stands in a class; it looks like what it does."""
-        method: Any = self.awaiting() if awaits else self.blocking()
-        said = inspect.signature(self.made)
+        method: Any = self.async_method() if awaits else self.blocking_method()
+        said = inspect.signature(self.plan_function)
         first, *rest = said.parameters.values()
         itself = inspect.Parameter("self", first.kind)
         returns = self.returns(str(said.return_annotation), awaits=awaits)
         method.__signature__ = said.replace(parameters=[itself, *rest], return_annotation=returns)
-        method.__doc__ = self.made.__doc__
+        method.__doc__ = self.plan_function.__doc__
         method.__module__, method.__name__, method.__qualname__ = owner.__module__, name, f"{owner.__qualname__}.{name}"
         return method  # type: ignore[no-any-return]
 
@@ -60,9 +60,9 @@ class Handle(Generic[W, C]):
 
     _awaits: ClassVar[bool]
 
-    def __init__(self, wire: W, core: C) -> None:
+    def __init__(self, wire: W, session: C) -> None:
         self._wire = wire
-        self._core = core
+        self._context = session
 
     def __init_subclass__(cls, *, awaits: bool | None = None) -> None:
         super().__init_subclass__()
@@ -72,7 +72,7 @@ class Handle(Generic[W, C]):
         for base in reversed(cls.__mro__):
             for name, method in list(vars(base).items()):
                 if isinstance(method, Method):
-                    setattr(cls, name, method.dressed(cls, name, awaits=awaits))
+                    setattr(cls, name, method.bind(cls, name, awaits=awaits))
 
 
 class Call(Method, Generic[C, P, T]):
@@ -80,7 +80,7 @@ class Call(Method, Generic[C, P, T]):
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[C, P], Plan[T]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[C, P], Plan[T]]) -> None: ...
 
         @overload
         def __get__(
@@ -96,18 +96,18 @@ class Call(Method, Generic[C, P, T]):
         def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def blocking(self) -> Callable[..., Any]:
-        plan = self.made
+    def blocking_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         def method(self: Handle[Wire, Any], *args: Any, **options: Any) -> Any:
-            return drive(self._wire, plan(self._core, *args, **options))
+            return drive(self._wire, plan(self._context, *args, **options))
 
         return method
 
-    def awaiting(self) -> Callable[..., Any]:
-        plan = self.made
+    def async_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         async def method(self: Handle[AsyncWire, Any], *args: Any, **options: Any) -> Any:
-            return await drive_async(self._wire, plan(self._core, *args, **options))
+            return await drive_async(self._wire, plan(self._context, *args, **options))
 
         return method

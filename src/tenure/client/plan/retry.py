@@ -19,13 +19,13 @@ import msgspec
 
 from tenure.backoff import backoff_ms
 from tenure.client.plan.answers import decode, error_of, is_ours
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 
-__all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
+__all__ = ["Answered", "exchange", "reply_of", "settled", "unreached"]
 
 T = TypeVar("T")
 
@@ -51,9 +51,9 @@ class _Attempt(msgspec.Struct, frozen=True):
     after_s: float | None = None
 
 
-def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
+def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answered]:
     """Send a request until it is answered for good. Raises the few errors."""
-    settings, started_s = core.settings, core.now_s()
+    settings, started_s = session.settings, session.now_s()
     unknown = False
     for attempt_count in range(1, settings.attempts_max + 1):
         try:
@@ -67,8 +67,8 @@ def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
             return Answered(attempt.response, unknown)
         unknown = unknown or (attempt.unknown and repeat is not Repeat.READ)
         again = attempt.again and (repeat is not Repeat.NEVER or not attempt.unknown)
-        wait_s = _wait_s(core, attempt, attempt_count)
-        spent = core.now_s() - started_s + wait_s > settings.retry_for_ms / 1000
+        wait_s = _wait_s(session, attempt, attempt_count)
+        spent = session.now_s() - started_s + wait_s > settings.retry_for_ms / 1000
         if not again or spent or attempt_count == settings.attempts_max:
             if unknown and attempt.response is not None and not attempt.unknown:
                 return Answered(attempt.response, True, attempt.error)
@@ -95,13 +95,13 @@ def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repea
         raise error if repeat is Repeat.READ else _unknown(error) from error
 
 
-def _wait_s(core: Core, attempt: _Attempt, count: int) -> float:
-    settings = core.settings
+def _wait_s(session: Session, attempt: _Attempt, count: int) -> float:
+    settings = session.settings
     if attempt.after_s is None:
         min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
-        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=core.chance) / 1000
+        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=session.chance) / 1000
     after_s = min(attempt.after_s, settings.retry_after_max_ms / 1000)
-    return after_s * (1 + core.chance())
+    return after_s * (1 + session.chance())
 
 
 def unreached(error: WireError) -> TenureError:

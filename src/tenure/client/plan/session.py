@@ -15,7 +15,7 @@ from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import renew_in_child
 from tenure.contract.names import NODE_BYTES_MAX, check_node
 
-__all__ = ["Core", "default_node"]
+__all__ = ["Session", "default_node"]
 
 
 def default_node() -> str:
@@ -24,7 +24,7 @@ def default_node() -> str:
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-class Core:
+class Session:
     """Plain data behind a client; the plans read it, only `lanes` and `claim_id` change. In a forked process the names
     that were made up are made up again: two processes must not look like one.
     """

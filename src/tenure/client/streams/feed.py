@@ -109,7 +109,7 @@ class Feeding(Method, Generic[C, P, T]):
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[C, P], Source[T]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[C, P], Source[T]]) -> None: ...
 
         @overload
         def __get__(
@@ -128,16 +128,16 @@ class Feeding(Method, Generic[C, P, T]):
     def returns(self, said: str, *, awaits: bool) -> str:
         return said.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
 
-    def blocking(self) -> Callable[..., Any]:
+    def blocking_method(self) -> Callable[..., Any]:
         return self._giving(Feed)
 
-    def awaiting(self) -> Callable[..., Any]:
+    def async_method(self) -> Callable[..., Any]:
         return self._giving(AsyncFeed)
 
     def _giving(self, kind: Callable[..., Any]) -> Callable[..., Any]:
-        source = self.made
+        source = self.plan_function
 
         def method(self: Handle[Any, Any], *args: Any, **options: Any) -> Any:
-            return kind(self._wire, source(self._core, *args, **options))
+            return kind(self._wire, source(self._context, *args, **options))
 
         return method

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from tenure.backoff import backoff_ms
 from tenure.client.plan.retry import unreached
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Sleep
 from tenure.client.streams.opening import error_in
 from tenure.client.streams.sse import Frame, FrameReader
@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Resuming(ABC, Generic[T]):
     """The rules of coming back. A subclass says how to connect and what its frames mean."""
 
-    def __init__(self, core: Core, *, last_event_id: str | None = None) -> None:
-        self._core = core
+    def __init__(self, session: Session, *, last_event_id: str | None = None) -> None:
+        self._session = session
         self._ready: deque[tuple[T, str]] = deque()
         self._broken_count = 0
         self._broken_since_s = 0.0
@@ -80,9 +80,9 @@ class Resuming(ABC, Generic[T]):
         if error is not None:
             raise error
         if not self.line.is_open:
-            self._frames = FrameReader(self._core.settings.frame_bytes_max)
+            self._frames = FrameReader(self._session.settings.frame_bytes_max)
             yield from self._connect()
-            self._opened_s = self._core.now_s()
+            self._opened_s = self._session.now_s()
         chunk = yield from self.line.read()
         if not chunk:
             raise WireError("the server ended it", sent=True)
@@ -98,7 +98,7 @@ class Resuming(ABC, Generic[T]):
 
     def _has_held(self) -> bool:
         """Whether the connection has lasted longer than any pause between two attempts."""
-        return self._core.now_s() - self._opened_s >= self._core.settings.reconnect_max_ms / 1000
+        return self._session.now_s() - self._opened_s >= self._session.settings.reconnect_max_ms / 1000
 
     def _rest(self, error: TenureError) -> Plan[None]:
         """Let go of the line and wait a little. Raises the error where the time for coming back is over."""
@@ -107,11 +107,11 @@ class Resuming(ABC, Generic[T]):
             return
         if error.code == "client_closed":
             raise error
-        now_s, settings = self._core.now_s(), self._core.settings
+        now_s, settings = self._session.now_s(), self._session.settings
         if not self._broken_count:
             self._broken_since_s = now_s
         self._broken_count += 1
         if settings.reconnect_for_ms and now_s - self._broken_since_s > settings.reconnect_for_ms / 1000:
             raise error
         min_ms, max_ms = settings.reconnect_min_ms, settings.reconnect_max_ms
-        yield Sleep(backoff_ms(self._broken_count, min_ms=min_ms, max_ms=max_ms, chance=self._core.chance) / 1000)
+        yield Sleep(backoff_ms(self._broken_count, min_ms=min_ms, max_ms=max_ms, chance=self._session.chance) / 1000)

@@ -7,7 +7,7 @@ import msgspec
 from tenure.client.plan.answers import decode_text
 from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import unreached
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.streams.opening import error_in
 from tenure.client.streams.sse import FrameReader
@@ -32,15 +32,15 @@ class Work:
     network breaks, and what the server says where it refuses.
     """
 
-    def __init__(self, core: Core, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
+    def __init__(self, session: Session, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
         path = query_of(
             path_of(topic, "work"),
-            node=core.node_or(node),
+            node=session.node_or(node),
             max=check_whole(max_count, "max_count"),
             lease_ms=lease_ms,
         )
         self._request = Request("GET", path)
-        self._frames = FrameReader(core.settings.frame_bytes_max)
+        self._frames = FrameReader(session.settings.frame_bytes_max)
         self._pending_error: TenureError | None = None
         self.line = Line()
 

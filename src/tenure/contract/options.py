@@ -1,0 +1,34 @@
+"""Keyword arguments that the same call of the broker and of the client takes, written once for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+__all__ = ["AppendOptions", "LeaseOptions"]
+
+
+class AppendOptions(TypedDict, total=False):
+    """Options of an append. A key, or a client's id and number, makes the call safe to repeat.
+
+    ``create`` False raises NotFound where the topic is missing; ``config`` counts only where the call creates it.
+    """
+
+    node: str | None
+    idempotency_key: str | None
+    client_id: str | None
+    client_seq: int | None
+    create: bool
+    config: Mapping[str, Any] | None
+
+
+class LeaseOptions(TypedDict, total=False):
+    """The leases under which an ack, a nack or an extend finds its jobs.
+
+    ``lease_ids`` has one lease id per seq; ``lease_id`` fences all seqs, or without seqs stands for everything that it
+    still holds. ``strict`` raises LeaseLost and changes nothing where one job is not the caller's.
+    """
+
+    lease_ids: Sequence[str] | None
+    lease_id: str | None
+    strict: bool
