@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from tenure.contract.fields import FACTOR_MAX, U64_MAX
+from tenure.contract.fields import FACTOR_MAX, U64_MAX, Factor, Name, Priority, Whole
 from tenure.contract.names import check_topic_name, shown
 from tenure.errors import Conflict, Invalid
 
@@ -62,9 +62,9 @@ class Backoff(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=Tr
     ``jitter`` spreads each wait over its upper half, so that jobs that failed together do not return together.
     """
 
-    min_ms: int = 1_000
-    max_ms: int = 3_600_000
-    factor: float = 2.0
+    min_ms: Whole = 1_000
+    max_ms: Whole = 3_600_000
+    factor: Factor = 2.0
     jitter: bool = True
 
 
@@ -72,27 +72,27 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
     """The settings of one topic, as logged and as answered; 0 turns a limit off.
 
     Logged as an array with every value in it, so that a default that changes later does not change old topics.
-    New fields go at the end.
+    New fields go at the end. The bodies of requests and the replies are derived from this class.
     """
 
     type: TopicType = "log"
-    ttl_ms: int = 0
-    cap_records: int = 0
-    cap_bytes: int = 0
+    ttl_ms: Whole = 0
+    cap_records: Whole = 0
+    cap_bytes: Whole = 0
     discard: Discard = "old"
     durability: Durability = "disk"
-    priority: int | None = None
+    priority: Priority | None = None
     auto_priority: bool = True
     auto_create: bool = True
-    idempotency_window_ms: int = 120_000
+    idempotency_window_ms: Whole = 120_000
     dedupe_node: bool = True
-    lease_ms: int = 30_000
-    claim_jitter_ms: int = 0
-    max_deliveries: int = 0
-    dead_letter: str | None = None
+    lease_ms: Whole = 30_000
+    claim_jitter_ms: Whole = 0
+    max_deliveries: Whole = 0
+    dead_letter: Name | None = None
     leases_durable: bool = False
-    max_ack_holes: int = 0
-    max_in_flight: int = 0
+    max_ack_holes: Whole = 0
+    max_in_flight: Whole = 0
     dlq_strategy: DlqStrategy = "skip"
     retry_backoff: Backoff | None = None
 
