@@ -18,7 +18,7 @@ from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, plain, reworded
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when
-from tenure.contract.selection import Selection
+from tenure.contract.dead_letters import Selection
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 
 from tenure.cli.remote import plain
 from tenure.contract import provenance
-from tenure.contract.selection import Selection
+from tenure.contract.dead_letters import Selection
 from tenure.core.tag_match import parse_match
 from tenure.errors import Invalid, NotFound
 

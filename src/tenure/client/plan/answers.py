@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.client.transport.wire import Response
 from tenure.contract.statuses import KIND_OF_STATUS
-from tenure.contract.surrogates import unveil, veil
+from tenure.contract.surrogates import mask_lone, unmask
 from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
 
 __all__ = ["by_code", "decode", "decode_text", "error_of", "is_ours"]
@@ -85,11 +85,11 @@ def decode_text(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
         return decoder.decode(text)
     except msgspec.DecodeError as error:
         word = secrets.token_hex(8).encode()
-        veiled = None if isinstance(error, msgspec.ValidationError) else veil(text, word)
-        if veiled is None:
+        masked = None if isinstance(error, msgspec.ValidationError) else mask_lone(text, word)
+        if masked is None:
             raise _bad_answer(error) from error
     try:
-        reply: T = _unveiled(decoder.decode(veiled), word)
+        reply: T = _unmask_raw(decoder.decode(masked), word)
     except msgspec.DecodeError as error:
         raise _bad_answer(error) from error
     return reply
@@ -99,13 +99,13 @@ def _bad_answer(error: Exception) -> TenureError:
     return TenureError(f"this is not what this client knows: {error}", code="bad_answer")
 
 
-def _unveiled(value: Any, word: bytes) -> Any:
+def _unmask_raw(value: Any, word: bytes) -> Any:
     """The same reply with its raw parts as they were."""
     if isinstance(value, msgspec.Raw):
-        return msgspec.Raw(unveil(bytes(value), word))
+        return msgspec.Raw(unmask(bytes(value), word))
     if isinstance(value, list):
-        return [_unveiled(item, word) for item in value]
+        return [_unmask_raw(item, word) for item in value]
     if isinstance(value, msgspec.Struct):
-        parts = {name: _unveiled(getattr(value, name), word) for name in value.__struct_fields__}
+        parts = {name: _unmask_raw(getattr(value, name), word) for name in value.__struct_fields__}
         return type(value)(**parts)
     return value
