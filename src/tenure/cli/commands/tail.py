@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import Target, on_server
 from tenure.cli.remote import connected, plain, refused
 from tenure.cli.screen import line, note
 from tenure.cli.words import clean, runs_shown, when
@@ -25,6 +25,7 @@ _PAGE: Final = 256
 _PAUSE_S: Final = 0.5
 
 
+@on_server
 def tail(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A queue, or any topic.", show_default=False)],
     from_seq: Annotated[
@@ -35,15 +36,13 @@ def tail(
         bool, typer.Option("--events", help="What happens to the jobs from now on, in place of records.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Go on until interrupted.")] = True,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Print records as they come, one a line; with --json each is a JSON line. No gap and no repeat over a restart."""
     if events and (not follow or from_seq is not None):
         raise typer.BadParameter("--events are told as they happen: there is no --from and no --no-follow")
-    target = Target(url, key_file, timeout)
     try:
         with connected(target) as client:
             if events:
