@@ -48,7 +48,7 @@ LEFT_OUT: Final = (
     "tests/http/test_exposure.py::test_a_server_warns_when_it_starts_and_when_keys_are_read_again",
     "tests/http/test_meta.py::test_records_cross_a_real_socket_to_the_byte",
     "tests/log/test_frame.py::test_a_frame_across_the_border_of_two_reads_is_found",
-    "tests/client/test_producer_gather.py::test_a_batch_costs_the_same_however_many_were_sent_before_it",
+    "tests/client/test_batcher.py::test_a_batch_costs_the_same_however_many_were_sent_before_it",
     "tests/client/test_lanes.py::test_a_forked_process_has_lanes_of_its_own",
     "tests/client/test_lanes.py::test_the_broker_keeps_a_mark_per_lane_and_not_per_put",
 )

@@ -53,10 +53,10 @@ leading.start()
 held.wait()
 with producer._lock, client._context.lanes._lock:
     print(in_child(lambda: (producer.put("child"), len(bodies), b"parent" in bodies[0], producer.close())))
-    print(in_child(lambda: (producer.flush(), producer._gather.idle)))
+    print(in_child(lambda: (producer.flush(), producer._batcher.idle)))
 release.set()
 leading.join()
-print(len(bodies), b"parent" in bodies[0], producer._gather.idle)
+print(len(bodies), b"parent" in bodies[0], producer._batcher.idle)
 """
 
 

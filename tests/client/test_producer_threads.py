@@ -16,11 +16,11 @@ from tests.client.bench import thread_bench
 def pending(producer: Producer, number: int) -> None:
     """Until that many puts were taken in, which is to say that many threads wait."""
     with producer._lock:
-        taken = producer._gather.next_number
+        taken = producer._batcher.next_number
     while taken <= number:
         threading.Event().wait(0.001)
         with producer._lock:
-            taken = producer._gather.next_number
+            taken = producer._batcher.next_number
 
 
 def test_one_thread_puts_one_after_the_other(server):
@@ -126,7 +126,7 @@ def test_others_in_the_batch_of_an_interrupted_leader_hear_that_the_outcome_is_u
         assert first.result() == 1
         outcomes = [type(put.exception()) for put in puts]
         assert sorted(kind.__name__ for kind in outcomes) == ["Indeterminate", "Indeterminate", "KeyboardInterrupt"]
-        assert producer._gather.idle
+        assert producer._batcher.idle
         assert not producer._led
 
 
@@ -138,8 +138,8 @@ def test_puts_wait_for_room(server):
         pending(producer, 8)
         b.wire.release()
         assert sorted(put.result() for put in puts) == list(range(1, 9))
-        assert producer._gather.idle
-        assert producer._gather._bytes == 0
+        assert producer._batcher.idle
+        assert producer._batcher._bytes == 0
 
 
 def test_put_many_returns_its_seqs_in_order_and_raises_the_first_error(server):

@@ -12,7 +12,7 @@ from tenure.broker.broker import Broker
 from tenure.broker.observing.metrics import Histogram, Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
-from tenure.contract.options import AppendOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
 from tenure.contract.records import Record, Stored
 from tenure.contract.repeat import Repeat
 from tenure.contract.replies import (
@@ -51,6 +51,7 @@ __all__ = [
     "BackoffInfo",
     "Broker",
     "Claim",
+    "ClaimOptions",
     "Command",
     "ConfigInfo",
     "DeletedRecords",

@@ -50,7 +50,7 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, shown
-from tenure.contract.options import AppendOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
 from tenure.contract.records import Record
 from tenure.contract.replies import (
     DeletedRecords,
@@ -226,28 +226,9 @@ class Broker:
 
     # Leases
 
-    def claim(
-        self,
-        topic: str,
-        *,
-        node: str,
-        max_count: int = 1,
-        lease_ms: int | None = None,
-        wait_ms: int = 0,
-        claim_id: str | None = None,
-        auto_ack: bool = False,
-    ) -> Awaitable[Grant]:
+    def claim(self, topic: str, *, node: str, **options: Unpack[ClaimOptions]) -> Awaitable[Grant]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
-        command = Claim(
-            topic=topic,
-            node=node,
-            max_count=max_count,
-            lease_ms=lease_ms,
-            wait_ms=wait_ms,
-            claim_id=claim_id,
-            auto_ack=auto_ack,
-        )
-        return self.run_claim(command)
+        return self.run_claim(Claim(topic=topic, node=node, **options))
 
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""

@@ -3,6 +3,7 @@
 from tenure.client.batching.acker import Acker, Leased
 from tenure.client.batching.blocking_producer import Producer
 from tenure.client.batching.producer import AsyncProducer
+from tenure.client.batching.put import PutOptions
 from tenure.client.batching.settings import AckerOptions, ProducerOptions
 from tenure.client.client import AsyncClient, Client
 from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields
@@ -13,7 +14,7 @@ from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import AsyncFeed, Feed
 from tenure.client.streams.watch import WatchEvent
 from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
-from tenure.contract.options import AppendOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
 from tenure.contract.replies import (
     BackoffInfo,
     CaughtUp,
@@ -64,6 +65,7 @@ __all__ = [
     "BackoffInfo",
     "BackoffPatch",
     "CaughtUp",
+    "ClaimOptions",
     "Claimed",
     "Client",
     "ClientSettings",
@@ -92,6 +94,7 @@ __all__ = [
     "Produced",
     "Producer",
     "ProducerOptions",
+    "PutOptions",
     "PutTopic",
     "Queue",
     "QueueCounts",

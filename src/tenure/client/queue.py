@@ -136,7 +136,7 @@ class _Leasing(Method, Generic[P]):
         ) -> Callable[P, Coroutine[Any, Any, AsyncLease[T]]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def returns(self, said: str, *, awaits: bool) -> str:
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
         return "AsyncLease[T]" if awaits else "Lease[T]"
 
     def blocking_method(self) -> Callable[..., Any]:

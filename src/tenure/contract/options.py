@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-__all__ = ["AppendOptions", "LeaseOptions"]
+__all__ = ["AppendOptions", "ClaimOptions", "LeaseOptions"]
 
 
 class AppendOptions(TypedDict, total=False):
@@ -20,6 +20,19 @@ class AppendOptions(TypedDict, total=False):
     client_seq: int | None
     create: bool
     config: Mapping[str, Any] | None
+
+
+class ClaimOptions(TypedDict, total=False):
+    """Options of a claim: how many jobs, for how long, and how long to wait for one.
+
+    ``claim_id`` makes the claim safe to repeat; ``auto_ack`` deletes the jobs as they are handed out.
+    """
+
+    max_count: int
+    lease_ms: int | None
+    wait_ms: int
+    claim_id: str | None
+    auto_ack: bool
 
 
 class LeaseOptions(TypedDict, total=False):

@@ -10,14 +10,7 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import EMPTY, OK
-from tenure.cli.options import (
-    NodeName,
-    QueueName,
-    Target,
-    default_node,
-    duration,
-    on_server,
-)
+from tenure.cli.options import NodeName, QueueName, Target, default_node, duration, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when

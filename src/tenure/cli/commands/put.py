@@ -21,12 +21,7 @@ from tenure.cli.commands.put_input import (
     open_lines,
 )
 from tenure.cli.main import OK
-from tenure.cli.options import (
-    QueueName,
-    Target,
-    duration,
-    on_server,
-)
+from tenure.cli.options import QueueName, Target, duration, on_server
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reworded
 from tenure.cli.screen import Payload, Shown, note

@@ -9,14 +9,7 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import LOST, OK, UNKNOWN
-from tenure.cli.options import (
-    NodeName,
-    QueueName,
-    Target,
-    default_node,
-    duration,
-    on_server,
-)
+from tenure.cli.options import NodeName, QueueName, Target, default_node, duration, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown
 from tenure.cli.words import count, seqs_shown, when

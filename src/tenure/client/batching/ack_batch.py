@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, assert_never
 
-from tenure.client.batching.gather import own
+from tenure.client.batching.batcher import own
 from tenure.contract.commands import Ack, Extend, Nack
 from tenure.contract.options import LeaseOptions
 from tenure.contract.replies import Extended, Settled

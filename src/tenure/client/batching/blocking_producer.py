@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tenure.client.batching.gather import Batch, Batcher
-from tenure.client.batching.put import Given, Put, outcomes
+from tenure.client.batching.batcher import Batch, Batcher
+from tenure.client.batching.put import PLAIN, Given, Put, PutOptions, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import Closing
 from tenure.client.config import ConfigFields, careful_queue
@@ -59,27 +59,17 @@ class Producer(Closing):
 
     def after_fork(self) -> None:
         """Begin with nothing pending: what was put before a fork is sent by the parent, whose threads wait for it."""
-        self._gather: Batcher[_Gate] = Batcher(self.settings, tell=_tell)
+        self._batcher: Batcher[_Gate] = Batcher(self.settings, report=_report)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         self._led = False
 
-    def put(
-        self,
-        data: Any,
-        *,
-        tag: str | None = None,
-        meta: Any = None,
-        delay_ms: int = 0,
-        deliver_at: int | None = None,
-        unique_key: str | None = None,
-    ) -> int:
+    def put(self, data: Any, **options: Unpack[PutOptions]) -> int:
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 
-        A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
-        Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        Goes alone with a ``unique_key``, and raises, as `AsyncProducer.put` does.
         """
-        (put,) = self._put_all([(data, tag, meta, delay_ms, deliver_at, unique_key)])
+        (put,) = self._put_all([(data, options)])
         if put.error is not None:
             raise put.error
         return put.seq
@@ -93,14 +83,14 @@ class Producer(Closing):
         puts: list[Put[_Gate]] = []
         drawn = iter(items)
         while some := list(islice(drawn, self.settings.batch_records_max)):
-            puts += self._put_all([(item, None, None, 0, None, None) for item in some])
+            puts += self._put_all([(item, PLAIN) for item in some])
         return outcomes(puts)
 
     def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
         with self._lock:
-            number = self._gather.next_number
-            self._landed.wait_for(lambda: self._gather.oldest_number >= number)
+            number = self._batcher.next_number
+            self._landed.wait_for(lambda: self._batcher.oldest_number >= number)
 
     def close(self, *, deadline_ms: int | None = None) -> None:
         """Wait until what is pending has been sent, and take nothing more; a later put raises Closed.
@@ -110,8 +100,8 @@ class Producer(Closing):
         with self._lock:
             self._closed = True
             seconds = None if deadline_ms is None else deadline_ms / 1000
-            if not self._landed.wait_for(lambda: self._gather.idle, seconds):
-                self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
+            if not self._landed.wait_for(lambda: self._batcher.idle, seconds):
+                self._batcher.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
 
     # Waiting
 
@@ -133,7 +123,7 @@ class Producer(Closing):
         except BaseException:
             with self._lock:
                 for put in puts:
-                    self._gather.give_up(put)
+                    self._batcher.give_up(put)
             raise
         finally:
             self._pass_the_lead(gate)
@@ -143,7 +133,7 @@ class Producer(Closing):
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
         try:
-            self._gather.add(put)
+            self._batcher.add(put)
         except Invalid as error:
             put.error = error
         else:
@@ -152,7 +142,7 @@ class Producer(Closing):
     def _take_the_lead(self, gate: _Gate) -> bool:
         """Whether this thread leads now, as the first one after a pause."""
         if gate.left == 0 or self._led:
-            if self._gather.full:
+            if self._batcher.full:
                 self._landed.notify_all()  # a leader that lingers
             return False
         self._led = gate.leads = True
@@ -162,7 +152,7 @@ class Producer(Closing):
         with self._lock:
             if gate.leads:
                 gate.leads = False
-                head = self._gather.head
+                head = self._batcher.head
                 self._led = head is not None
                 if head is not None:
                     head.waiter.leads = True
@@ -174,13 +164,13 @@ class Producer(Closing):
         """Send one batch for everybody."""
         with self._lock:
             if lingers and self.settings.linger_ms:
-                self._landed.wait_for(lambda: self._gather.full, self.settings.linger_ms / 1000)
-            batch = self._gather.take()
+                self._landed.wait_for(lambda: self._batcher.full, self.settings.linger_ms / 1000)
+            batch = self._batcher.take()
         try:
             self._send(batch)
         finally:
             with self._lock:
-                self._gather.landed()
+                self._batcher.finish_batch()
                 self._landed.notify_all()
 
     def _send(self, batch: Batch[_Gate]) -> None:
@@ -193,21 +183,21 @@ class Producer(Closing):
                 )
             except Exception as error:
                 with self._lock:
-                    parts[:0] = self._gather.refused(part, error)
+                    parts[:0] = self._batcher.refuse(part, error)
             except BaseException:  # the leading thread was interrupted: the others must not wait for it
                 unknown = Indeterminate(
                     "the sending thread was interrupted: look for the record before putting it again"
                 )
                 with self._lock:
                     for lost in (part, *parts):
-                        self._gather.refused(lost, unknown)
+                        self._batcher.refuse(lost, unknown)
                 raise
             else:
                 with self._lock:
-                    self._gather.accepted(part, produced)
+                    self._batcher.accept(part, produced)
 
 
-def _tell(put: Put[_Gate]) -> None:
+def _report(put: Put[_Gate]) -> None:
     gate = put.waiter
     gate.left -= 1
     if gate.left == 0:

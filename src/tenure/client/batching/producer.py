@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tenure.client.batching.gather import Batch, Batcher
-from tenure.client.batching.put import Put, outcomes
+from tenure.client.batching.batcher import Batch, Batcher
+from tenure.client.batching.put import PLAIN, Put, PutOptions, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import AsyncClosing
 from tenure.client.config import ConfigFields, careful_queue
@@ -71,34 +71,25 @@ class AsyncProducer(AsyncClosing):
         """Requests so far."""
         self._client = client
         self._config = (config or careful_queue(self.topic)) if self.settings.create else None
-        self._gather: Batcher[_Waiter] = Batcher(self.settings, tell=_tell)
+        self._batcher: Batcher[_Waiter] = Batcher(self.settings, report=_report)
         self._sender: asyncio.Task[None] | None = None
         self._landed = asyncio.Event()
         self._full: asyncio.Future[None] | None = None
         self._closed = False
 
-    async def put(
-        self,
-        data: Any,
-        *,
-        tag: str | None = None,
-        meta: Any = None,
-        delay_ms: int = 0,
-        deliver_at: int | None = None,
-        unique_key: str | None = None,
-    ) -> int:
+    async def put(self, data: Any, **options: Unpack[PutOptions]) -> int:
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 
         A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
         Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        put: Put[_Waiter] = Put((data, tag, meta, delay_ms, deliver_at, unique_key), future)
+        put: Put[_Waiter] = Put((data, options), future)
         self._enter(put)
         try:
             return await future
         except asyncio.CancelledError:
-            self._gather.give_up(put)
+            self._batcher.give_up(put)
             raise
 
     async def put_many(self, items: Iterable[Any]) -> list[int]:
@@ -111,21 +102,21 @@ class AsyncProducer(AsyncClosing):
         puts: list[Put[_Waiter]] = []
         try:
             for item in items:
-                while self._gather.crowded:
+                while self._batcher.crowded:
                     await self._landed.wait()
                 puts.append(self._submit_among(item, crowd))
             crowd.leave()
             await crowd.future
         except BaseException:
             for put in puts:
-                self._gather.give_up(put)
+                self._batcher.give_up(put)
             raise
         return outcomes(puts)
 
     async def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
-        number = self._gather.next_number
-        while self._gather.oldest_number < number:
+        number = self._batcher.next_number
+        while self._batcher.oldest_number < number:
             await self._landed.wait()
 
     async def close(self, *, deadline_ms: int | None = None) -> None:
@@ -140,7 +131,7 @@ class AsyncProducer(AsyncClosing):
         seconds = None if deadline_ms is None else deadline_ms / 1000
         done, _ = await asyncio.wait({sender}, timeout=seconds)
         if not done:
-            self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
+            self._batcher.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
             sender.cancel()
             await asyncio.wait({sender})
 
@@ -149,15 +140,15 @@ class AsyncProducer(AsyncClosing):
     def _enter(self, put: Put[_Waiter]) -> None:
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
-        self._gather.add(put)
+        self._batcher.add(put)
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
-        elif self._full is not None and self._gather.full and not self._full.done():
+        elif self._full is not None and self._batcher.full and not self._full.done():
             self._full.set_result(None)
 
     def _submit_among(self, item: Any, crowd: _Crowd) -> Put[_Waiter]:
         """As `_enter`, for one of many: what is wrong with it is told with the others' outcomes."""
-        put: Put[_Waiter] = Put((item, None, None, 0, None, None), crowd)
+        put: Put[_Waiter] = Put((item, PLAIN), crowd)
         try:
             self._enter(put)
         except Invalid as error:
@@ -171,9 +162,9 @@ class AsyncProducer(AsyncClosing):
         try:
             if self.settings.linger_ms:
                 await self._linger()
-            while batch := self._gather.take():
+            while batch := self._batcher.take():
                 await self._send(batch)
-                self._gather.landed()
+                self._batcher.finish_batch()
                 self._wake_flushers()
                 # The callers just answered run before this task does, and what they put next joins the batch.
                 await asyncio.sleep(0)
@@ -188,7 +179,7 @@ class AsyncProducer(AsyncClosing):
     async def _linger(self) -> None:
         loop = asyncio.get_running_loop()
         self._full = loop.create_future()
-        if not self._gather.full:
+        if not self._batcher.full:
             await asyncio.wait({self._full}, timeout=self.settings.linger_ms / 1000)
         self._full = None
 
@@ -202,18 +193,18 @@ class AsyncProducer(AsyncClosing):
                     self.topic, [put.text for put in part], create=self.settings.create, config=self._config
                 )
             except Exception as error:
-                parts[:0] = self._gather.refused(part, error)
+                parts[:0] = self._batcher.refuse(part, error)
             except asyncio.CancelledError:
                 message = "the producer was closed while the record was on its way: look for it before putting it again"
                 for lost in (part, *parts):
-                    self._gather.refused(lost, Indeterminate(message))
-                self._gather.landed()
+                    self._batcher.refuse(lost, Indeterminate(message))
+                self._batcher.finish_batch()
                 raise
             else:
-                self._gather.accepted(part, produced)
+                self._batcher.accept(part, produced)
 
 
-def _tell(put: Put[_Waiter]) -> None:
+def _report(put: Put[_Waiter]) -> None:
     waiter = put.waiter
     if isinstance(waiter, _Crowd):
         waiter.leave()

@@ -15,7 +15,7 @@ from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
 from tenure.contract.commands import Ack, Claim, Extend, Nack, RedriveFields
 from tenure.contract.names import check_key, check_topic_name
-from tenure.contract.options import LeaseOptions
+from tenure.contract.options import ClaimOptions, LeaseOptions
 from tenure.contract.repeat import Repeat
 from tenure.contract.replies import Claimed, Extended, Redriven, Settled
 from tenure.contract.values import check_whole
@@ -46,34 +46,21 @@ _extended = Decoder(Extended)
 _redriven = Decoder(Redriven)
 
 
-def claim(
-    session: Session,
-    topic: str,
-    *,
-    node: str | None = None,
-    max_count: int = 1,
-    lease_ms: int | None = None,
-    wait_ms: int = 0,
-    claim_id: str | None = None,
-    auto_ack: bool = False,
-) -> Plan[Claimed]:
+def claim(session: Session, topic: str, *, node: str | None = None, **options: Unpack[ClaimOptions]) -> Plan[Claimed]:
     """Lease up to ``max_count`` jobs; with ``wait_ms``, wait for some to come.
 
     The claim has an id, so that asking again after a lost answer gives the same jobs and burns no delivery. With
     ``auto_ack`` they are deleted as they are handed out: that is not repeated, and a lost answer is Indeterminate.
     """
-    if claim_id is not None:
-        check_key(claim_id, field="claim_id")
-    command = Claim(
-        node=session.node_or(node),
-        max_count=check_whole(max_count, "max_count"),
-        lease_ms=lease_ms,
-        wait_ms=check_whole(wait_ms, "wait_ms"),
-        claim_id=claim_id if claim_id is not None or auto_ack else session.claim_id(),
-        auto_ack=auto_ack,
-    )
-    request = request_of(path_of(topic, "claim"), command, wait_ms=wait_ms)
-    claimed, _ = yield from call(session, request, _claimed, Repeat.NEVER if auto_ack else command.repeat)
+    command = Claim(node=session.node_or(node), **options)
+    check_whole(command.max_count, "max_count")
+    check_whole(command.wait_ms, "wait_ms")
+    if command.claim_id is not None:
+        check_key(command.claim_id, field="claim_id")
+    elif not command.auto_ack:
+        command = msgspec.structs.replace(command, claim_id=session.claim_id())
+    request = request_of(path_of(topic, "claim"), command, wait_ms=command.wait_ms)
+    claimed, _ = yield from call(session, request, _claimed, Repeat.NEVER if command.auto_ack else command.repeat)
     return claimed
 
 

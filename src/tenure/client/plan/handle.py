@@ -1,16 +1,16 @@
-"""`Handle`: what a user holds of either kind, and the descriptors that make its methods.
+"""`Handle`, the base of clients, queues and leases, and the descriptors that turn plan functions into its methods.
 
-A method is written once, in the base that both kinds share. To a type checker it is a descriptor that gives one thing
-on a blocking handle and another on an asynchronous one; `ParamSpec` carries the arguments through. At run time a plain
-function takes its place in each kind, so that ``help``, `inspect` and mocks see what they see of any method.
+A method is written once, in the base that the blocking and the asynchronous kind share. To a type checker it is a
+descriptor whose result depends on the kind; `ParamSpec` carries the arguments through. At run time each kind has a
+plain function in its place, so that ``help``, `inspect` and mocks see an ordinary method.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.steps import Plan
@@ -25,44 +25,63 @@ P = ParamSpec("P")
 
 
 class Method(ABC):
-    """What becomes a method of both kinds: of ``made``, which takes the handle's session and what the caller gives."""
+    """A plan function that becomes a method of both kinds of handle.
+
+    ``plan_function`` takes the handle's context as its first argument, and then the arguments of the caller.
+    """
 
     def __init__(self, plan_function: Callable[..., Any]) -> None:
         self.plan_function = plan_function
 
     @abstractmethod
     def blocking_method(self) -> Callable[..., Any]:
-        """The method of a blocking handle."""
+        """Return the method of a blocking handle."""
 
     @abstractmethod
     def async_method(self) -> Callable[..., Any]:
-        """The method of an asynchronous handle."""
+        """Return the method of an asynchronous handle."""
 
-    def returns(self, said: str, *, awaits: bool) -> str:
-        """What the method gives, by what ``made`` says that it returns."""
-        return said.removeprefix("Plan[").removesuffix("]")
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
+        """Return the type that the method returns, from the one that ``plan_function`` declares."""
+        return plan_type.removeprefix("Plan[").removesuffix("]")
 
     def bind(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
-        """The method as it stands in a class; it looks like what it does."""
+        """Return the method of one class, with the name, the docstring and the signature of the plan function."""
         method: Any = self.async_method() if awaits else self.blocking_method()
-        said = inspect.signature(self.plan_function)
-        first, *rest = said.parameters.values()
-        itself = inspect.Parameter("self", first.kind)
-        returns = self.returns(str(said.return_annotation), awaits=awaits)
-        method.__signature__ = said.replace(parameters=[itself, *rest], return_annotation=returns)
+        signature = inspect.signature(self.plan_function)
+        first, *rest = signature.parameters.values()
+        parameters = [inspect.Parameter("self", first.kind), *self._expand(rest)]
+        returns = self.return_type(str(signature.return_annotation), awaits=awaits)
+        method.__signature__ = signature.replace(parameters=parameters, return_annotation=returns)
         method.__doc__ = self.plan_function.__doc__
         method.__module__, method.__name__, method.__qualname__ = owner.__module__, name, f"{owner.__qualname__}.{name}"
         return method  # type: ignore[no-any-return]
 
+    def _expand(self, parameters: list[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+        """Return parameters with those of a TypedDict in the place of ``**options``, so that mocks refuse other names.
+
+        Their default is ``...``: the contract has it.
+        """
+        for parameter in parameters:
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                yield parameter
+                continue
+            options = self.plan_function.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
+            for name, kind in get_type_hints(options).items():
+                yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
+
 
 class Handle(Generic[W, C]):
-    """A wire, and the first argument of the plans that go over it. ``awaits`` in a class statement says which kind."""
+    """A wire, and the context that the plans over it take as their first argument: a session, a queue or a lease.
+
+    ``awaits`` in a class statement makes the class asynchronous, or blocking.
+    """
 
     _awaits: ClassVar[bool]
 
-    def __init__(self, wire: W, session: C) -> None:
+    def __init__(self, wire: W, context: C) -> None:
         self._wire = wire
-        self._context = session
+        self._context = context
 
     def __init_subclass__(cls, *, awaits: bool | None = None) -> None:
         super().__init_subclass__()
@@ -76,7 +95,7 @@ class Handle(Generic[W, C]):
 
 
 class Call(Method, Generic[C, P, T]):
-    """A plan, carried out: the method gives its result, or is awaited for it."""
+    """A method that carries out a plan and returns its result, or a coroutine of it."""
 
     if TYPE_CHECKING:
 

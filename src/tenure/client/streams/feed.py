@@ -125,8 +125,8 @@ class Feeding(Method, Generic[C, P, T]):
         def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, AsyncFeed[T]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def returns(self, said: str, *, awaits: bool) -> str:
-        return said.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
+        return plan_type.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
 
     def blocking_method(self) -> Callable[..., Any]:
         return self._giving(Feed)
