@@ -12,23 +12,23 @@ import pytest
 from tenure import AsyncClient, Client, Overloaded
 from tenure.client import ClientSettings
 from tenure.client.plan.drive import _take, _take_async
-from tenure.client.plan.producer_ids import Lane, Lanes
+from tenure.client.plan.producer_lanes import ProducerLane, ProducerLanes
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 
-def never(lane: Lane) -> bool:
+def never(lane: ProducerLane) -> bool:
     raise AssertionError("nobody waits here")
 
 
-def taken(lanes: Lanes) -> Lane:
+def taken(lanes: ProducerLanes) -> ProducerLane:
     lane = lanes.take(never)
     assert lane is not None
     return lane
 
 
 def test_the_lane_used_last_is_taken_first() -> None:
-    lanes = Lanes(8)
+    lanes = ProducerLanes(8)
     first, second = taken(lanes), taken(lanes)
     lanes.give(first)
     lanes.give(second)
@@ -37,11 +37,11 @@ def test_the_lane_used_last_is_taken_first() -> None:
 
 
 def test_whoever_waits_gets_the_next_free_lane_in_turn_and_who_gave_up_does_not() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
-    got: list[Lane] = []
+    got: list[ProducerLane] = []
 
-    def third(lane: Lane) -> bool:
+    def third(lane: ProducerLane) -> bool:
         got.append(lane)
         return True
 
@@ -59,7 +59,7 @@ class Counted:
 
     compared = 0
 
-    def __call__(self, lane: Lane) -> bool:
+    def __call__(self, lane: ProducerLane) -> bool:
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +71,7 @@ class Counted:
 
 
 def test_giving_up_costs_the_same_however_many_wait() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     taken(lanes)
     waiting = [Counted() for _ in range(2_000)]
     for one in waiting:
@@ -83,7 +83,7 @@ def test_giving_up_costs_the_same_however_many_wait() -> None:
 
 
 async def test_a_lane_that_comes_as_its_caller_is_cancelled_goes_to_the_next() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
     waiting = [asyncio.create_task(_take_async(lanes, 60_000)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -96,7 +96,7 @@ async def test_a_lane_that_comes_as_its_caller_is_cancelled_goes_to_the_next() -
 
 
 def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
 
     class Interrupted(threading.Event):
@@ -112,8 +112,8 @@ def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeyp
 
 FORKING = """
 import os
-from tenure.client.plan.producer_ids import Lanes
-lanes = Lanes(2)
+from tenure.client.plan.producer_lanes import ProducerLanes
+lanes = ProducerLanes(2)
 before = lanes.take(lambda lane: False)
 child = os.fork()
 if child == 0:

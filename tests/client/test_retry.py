@@ -13,7 +13,7 @@ from tenure.client import ClientSettings, Response, WireError
 from tenure.client.calls.inspect import health
 from tenure.client.calls.queues import claim, redrive
 from tenure.client.calls.records import produce
-from tenure.client.plan.producer_ids import Lane
+from tenure.client.plan.producer_lanes import ProducerLane
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep, Take
 
@@ -62,7 +62,7 @@ class Driven:
                     self.now_s += step.seconds
                 case Take():
                     outcome = self.session.lanes.take(lambda lane: True)
-                    assert isinstance(outcome, Lane)
+                    assert isinstance(outcome, ProducerLane)
                 case _:
                     raise AssertionError(step)
 

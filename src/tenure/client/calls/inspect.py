@@ -6,7 +6,7 @@ from msgspec.json import Decoder
 
 from tenure.client.calls.requests import get
 from tenure.client.plan.encode import path_of, query_of
-from tenure.client.plan.retry import exchange, settled
+from tenure.client.plan.retry import exchange, require_success
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
@@ -53,5 +53,5 @@ def ready(session: Session) -> Plan[Ready]:
 def metrics(session: Session) -> Plan[str]:
     """The server's numbers as Prometheus text."""
     request = Request("GET", "/v0/metrics", headers={"accept": "text/plain"})
-    answered = settled((yield from exchange(session, request, Repeat.READ)))
+    answered = require_success((yield from exchange(session, request, Repeat.READ)))
     return answered.response.body.decode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.client.plan.answers import by_code, error_of
+from tenure.client.plan.answers import error_from_code, error_of
 from tenure.client.plan.steps import Open, Plan
 from tenure.client.streams.sse import Frame
 from tenure.client.transport.wire import Request
@@ -31,7 +31,7 @@ def error_in(frame: Frame) -> TenureError:
         said = _decode_error(frame.data)
     except msgspec.DecodeError:
         said = _Error()
-    return by_code(said.code, said.error, said.message or "the stream ended with an error", said.detail)
+    return error_from_code(said.code, said.error, said.message or "the stream ended with an error", said.detail)
 
 
 def opened(request: Request) -> Plan[Any]:
