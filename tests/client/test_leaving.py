@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from tenure.client import Claimed, ClientSettings, Job, WireError
-from tenure.client.lease.plans import Leased, leave
+from tenure.client.lease.plans import Leased, settle_on_exit
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Send, Sleep, Step
 from tests.client.driving import Both, make_client
@@ -34,7 +34,7 @@ def lease() -> Leased[Any]:
 
 def steps(error: BaseException | None) -> list[Step]:
     """The first ten steps of leaving with an error while no answer comes."""
-    plan = leave(lease(), error)
+    plan = settle_on_exit(lease(), error)
     taken: list[Step] = []
     step = next(plan)
     try:

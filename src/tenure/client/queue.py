@@ -1,4 +1,4 @@
-"""`client.queue("emails")`: one queue, and values instead of JSON."""
+"""`Queue` and `AsyncQueue`: one queue by name, with values instead of JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 class Named(Generic[T]):
-    """What a queue handle is made of. Raises Invalid for a name that is none."""
+    """The context of a queue handle: its session, its name and its type. Raises Invalid for a bad name."""
 
     def __init__(self, session: Session, name: str, type: Any) -> None:
         self.session = session
@@ -50,8 +50,8 @@ def put(
     """Put one job and return its seq, once it is as durable as the queue is; a queue that is not there is created,
     with the careful defaults of `careful_queue`.
 
-    It is put once, also where an answer is lost. ``unique_key``: while a job with that key lives, its seq is answered
-    and nothing is put. Raises Indeterminate where the outcome cannot be known.
+    It is put once, also where an answer is lost. While a job with ``unique_key`` lives, its seq is returned and nothing
+    is put. Raises Indeterminate where the outcome cannot be known.
     """
     record = Record(
         data=json_text(data),
@@ -85,7 +85,7 @@ def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | 
 def configure(queue: Named[Any], /, **config: Unpack[PatchFields]) -> Plan[PutTopic]:
     """Change the named fields of the queue's config and leave the others; None returns a field to its default.
 
-    Raises Invalid before anything is sent where a value cannot be meant, NotFound where the queue is not there.
+    Raises Invalid before anything is sent for a bad value, NotFound where the queue is not there.
     """
     return (yield from topics.patch_topic(queue.session, queue.name, **config))
 
@@ -100,21 +100,21 @@ def claim(
     auto_ack: bool = False,
 ) -> Plan[Leased[T]]:
     """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
-    whose = queue.session.node_or(node)
+    holder = queue.session.node_or(node)
     claimed = yield from queues.claim(
         queue.session,
         queue.name,
-        node=whose,
+        node=holder,
         max_count=max_count,
         lease_ms=lease_ms,
         wait_ms=wait_ms,
         auto_ack=auto_ack,
     )
-    return Leased(queue.session, claimed, node=whose, type=queue.type)
+    return Leased(queue.session, claimed, node=holder, type=queue.type)
 
 
 class _Leasing(Method, Generic[P]):
-    """A method that gives a lease on jobs of the queue's own type."""
+    """A method that returns a lease on jobs of the queue's own type."""
 
     if TYPE_CHECKING:
 
@@ -157,7 +157,7 @@ class _Leasing(Method, Generic[P]):
 
 
 class _Queue(Handle[W, Named[T]], Generic[W, T]):
-    """What both kinds of queue are."""
+    """The methods of both kinds of queue."""
 
     put = Call(put)
     put_many = Call(put_many)

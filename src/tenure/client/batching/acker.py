@@ -1,4 +1,4 @@
-"""`Acker`: the jobs of many tasks are settled by few requests."""
+"""`Acker`: gather the acks, nacks and extends of many tasks into few requests."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Leased(Protocol):
 
 
 class Acker(AsyncClosing):
-    """Gathers the acks, nacks and extends of one topic into few requests, and answers each caller for its own job.
+    """A batcher of acks, nacks and extends of one topic, which answers each caller for its own job.
 
-    What is settled in one turn of the loop, or while a request of the same kind is in flight, goes out together.
-    ``node`` is the one that claimed the jobs; the client's own unless given.
+    Calls of one turn of the loop, or made while a request of the same kind is in flight, go out together. ``node`` is
+    the one that claimed the jobs; the client's own unless given.
 
     >>> import asyncio
     >>> from tenure import AsyncClient
@@ -75,8 +75,8 @@ class Acker(AsyncClosing):
     async def ack(self, job: Leased) -> bool:
         """Complete a job; True once that is durable, by the topic's class.
 
-        Raises LeaseLost where the job is not the caller's any more, and Indeterminate where an answer was lost and
-        nobody can tell whether our own first copy did it.
+        Raises LeaseLost where the caller no longer holds the job, and Indeterminate where an answer was lost and our
+        own first copy may have acked it.
         """
         return await self.settle(job.seq, _lease_of(job))
 
@@ -87,11 +87,11 @@ class Acker(AsyncClosing):
         return await self.release(job.seq, _lease_of(job), delay_ms=delay_ms, reason=reason, dead=dead)
 
     async def extend(self, job: Leased, *, lease_ms: int) -> int:
-        """Set a job's deadline to now plus ``lease_ms``; returns it in wall ms. Raises as `ack` does."""
+        """Set a job's deadline to now plus ``lease_ms``; return it in wall ms. Raises as `ack` does."""
         return int(await self._add(Extend(node=self._node, lease_ms=lease_ms), job.seq, _lease_of(job)))
 
     def settle(self, seq: int, lease_id: str) -> asyncio.Future[bool]:
-        """As `ack`, for who gathers futures: neither a task nor a coroutine is made for it."""
+        """Complete a job as `ack` does, and return a future instead of a coroutine."""
         batch = self._open
         if batch is None or seq in batch or len(batch) >= self.settings.batch_seqs_max:
             return self._add(self._ack, seq, lease_id)
@@ -105,7 +105,7 @@ class Acker(AsyncClosing):
     def release(
         self, seq: int, lease_id: str, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
     ) -> asyncio.Future[bool]:
-        """As `nack`, for who gathers futures."""
+        """Give a job back as `nack` does, and return a future instead of a coroutine."""
         return self._add(Nack(node=self._node, delay_ms=delay_ms, reason=reason, dead=dead), seq, lease_id)
 
     # All of them
@@ -133,7 +133,7 @@ class Acker(AsyncClosing):
             await asyncio.wait(list(self._flying))
 
     def _abandon(self) -> None:
-        """Fail what was not sent; a kind that is in flight forgets itself when that ends."""
+        """Fail what was not sent; a kind that is in flight is forgotten when its request ends."""
         for batches in self._batches.values():
             while batches:
                 self._fail(batches.popleft(), _not_sent())
@@ -142,7 +142,7 @@ class Acker(AsyncClosing):
         self._line.clear()
 
     def _forget(self, kind: Kind) -> None:
-        """Nothing of a kind is left to send or in flight."""
+        """Drop a kind of which nothing is left to send or in flight."""
         del self._batches[kind]
         if not self._batches:
             self._idle.set()
@@ -175,7 +175,7 @@ class Acker(AsyncClosing):
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
-        """Put the oldest batch of each kind in the line in flight, as far as there may be requests."""
+        """Send the oldest batch of each kind in the line, up to `requests_max` requests."""
         self._woken = False
         while self._line and len(self._flying) < self.settings.requests_max:
             kind = self._line.popleft()
@@ -202,8 +202,8 @@ class Acker(AsyncClosing):
             batch.resolve(answer)
 
     def _land(self, kind: Kind, task: asyncio.Task[None]) -> None:
-        """End a request, also one whose task was cancelled before its first step and never ran: its kind may send the
-        next. The callers just answered ran before this, and what they settled goes along.
+        """End a request, also one whose task was cancelled before its first step, and let its kind send the next. The
+        callers just answered ran before this, so what they settled goes along.
         """
         batch = self._flying.pop(task)
         if batch:

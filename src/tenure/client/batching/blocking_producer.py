@@ -1,4 +1,7 @@
-"""`Producer`: as AsyncProducer, for threads. One thread sends for all, and hands that on once its own put is done."""
+"""`Producer`: gather the puts of many threads into few requests.
+
+One thread, the leader, sends for all, and passes the lead on once its own put is done.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = ["Producer"]
 
 
 class _Gate:
-    """Where one thread waits: until its puts have their outcomes, or until it is its turn to lead."""
+    """The waiter of one thread: until its puts have their outcomes, or until it leads."""
 
     __slots__ = ("leads", "left", "lock")
 
@@ -35,15 +38,15 @@ class _Gate:
         self.lock.acquire()
 
     def open(self) -> None:
-        """Let the thread look. The producer's lock is held, so nobody else opens it meanwhile."""
+        """Wake the thread. The caller holds the producer's lock, so no other thread opens the gate meanwhile."""
         if self.lock.locked():
             self.lock.release()
 
 
 class Producer(Closing):
-    """Gathers the puts of many threads to one topic into few requests; each returns once its record is durable.
+    """A producer that gathers the puts of many threads to one topic; each returns once its record is durable.
 
-    What is put while a request is in flight goes out together, in the order of the calls.
+    Puts made while a request is in flight go out together, in the order of the calls.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Producer(Closing):
         renew_in_child(self)
 
     def after_fork(self) -> None:
-        """Begin with nothing pending: what was put before a fork is sent by the parent, whose threads wait for it."""
+        """Start with nothing pending: the parent sends what was put before the fork."""
         self._batcher: Batcher[_Gate] = Batcher(self.settings, report=_report)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
@@ -78,7 +81,7 @@ class Producer(Closing):
         """Append records and return their seqs once all are durable. They go batch by batch.
 
         Where some fail, the others are stored all the same, and the first error is raised once all have their outcome;
-        a note on it tells which item it was.
+        a note on it has the index of its item.
         """
         puts: list[Put[_Gate]] = []
         drawn = iter(items)
@@ -106,7 +109,7 @@ class Producer(Closing):
     # Waiting
 
     def _put_all(self, givens: list[Given]) -> list[Put[_Gate]]:
-        """Put these and return them once they have their outcomes."""
+        """Enter puts and return them once they have their outcomes."""
         gate = _Gate()
         puts = [Put(given, gate) for given in givens]
         try:
@@ -140,7 +143,7 @@ class Producer(Closing):
             put.waiter.left += 1
 
     def _take_the_lead(self, gate: _Gate) -> bool:
-        """Whether this thread leads now, as the first one after a pause."""
+        """Make this thread the leader where there is none; return whether it leads."""
         if gate.left == 0 or self._led:
             if self._batcher.full:
                 self._landed.notify_all()  # a leader that lingers
@@ -161,7 +164,7 @@ class Producer(Closing):
     # Sending
 
     def _round(self, *, lingers: bool) -> None:
-        """Send one batch for everybody."""
+        """Send one batch for all threads."""
         with self._lock:
             if lingers and self.settings.linger_ms:
                 self._landed.wait_for(lambda: self._batcher.full, self.settings.linger_ms / 1000)

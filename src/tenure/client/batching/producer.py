@@ -1,4 +1,4 @@
-"""`AsyncProducer`: many tasks put one job each, few requests carry them."""
+"""`AsyncProducer`: gather the puts of many tasks into few requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["AsyncProducer"]
 
 
 class _Crowd:
-    """Where one call waits for many puts."""
+    """The waiter of one call for many puts."""
 
     __slots__ = ("future", "left")
 
@@ -31,7 +31,7 @@ class _Crowd:
         self.left = 1  # the caller itself, until it has put them all
 
     def leave(self) -> None:
-        """One has its outcome."""
+        """Count one put that has its outcome."""
         self.left -= 1
         if self.left == 0 and not self.future.done():
             self.future.set_result(None)
@@ -41,9 +41,9 @@ _Waiter = asyncio.Future[int] | _Crowd
 
 
 class AsyncProducer(AsyncClosing):
-    """Gathers concurrent puts to one topic into few requests, and answers each caller once its record is durable.
+    """A producer that gathers concurrent puts to one topic, and answers each caller once its record is durable.
 
-    What is put in one turn of the loop, or while a request is in flight, goes out together, in the order of the calls.
+    Puts of one turn of the loop, or made while a request is in flight, go out together, in the order of the calls.
     A put that is cancelled before its record was sent is not sent.
 
     >>> import asyncio
@@ -81,7 +81,7 @@ class AsyncProducer(AsyncClosing):
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 
         A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
-        Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        Closed after `close`, Indeterminate where it may or may not be stored, and the errors of the broker.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         put: Put[_Waiter] = Put((data, options), future)
@@ -96,7 +96,7 @@ class AsyncProducer(AsyncClosing):
         """Append records and return their seqs once all are durable. They may go in several requests.
 
         Items are drawn as there is room. Where some fail, the others are stored all the same, and the first error is
-        raised once all have their outcome; a note on it tells which item it was.
+        raised once all have their outcome, with a note of which item it was.
         """
         crowd = _Crowd(asyncio.get_running_loop().create_future())
         puts: list[Put[_Waiter]] = []
@@ -147,7 +147,7 @@ class AsyncProducer(AsyncClosing):
             self._full.set_result(None)
 
     def _submit_among(self, item: Any, crowd: _Crowd) -> Put[_Waiter]:
-        """As `_enter`, for one of many: what is wrong with it is told with the others' outcomes."""
+        """Enter one put of many; an error of it is reported with the outcomes of the others."""
         put: Put[_Waiter] = Put((item, PLAIN), crowd)
         try:
             self._enter(put)

@@ -1,4 +1,4 @@
-"""Looking at a queue without touching it, and at the server itself."""
+"""Read-only calls: jobs and leases of a queue, health, readiness and metrics of the server."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ _ready = Decoder(Ready)
 def jobs(
     session: Session, topic: str, *, state: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Plan[JobPage]:
-    """Jobs in one state (``ready`` by default, or in_flight, delayed, parked), ascending by seq."""
+    """Return jobs in one state (``ready`` by default, or in_flight, delayed, parked), ascending by seq."""
     return (yield from get(session, query_of(path_of(topic, "jobs"), state=state, limit=limit, cursor=cursor), _jobs))
 
 
 def job(session: Session, topic: str, seq: int) -> Plan[JobInfo]:
-    """One job: its record, where it stands, and how its last deliveries ended. Raises NotFound once it is done."""
+    """Return one job: its record, its state, and how its last deliveries ended. Raises NotFound once it is done."""
     return (yield from get(session, path_of(topic, "jobs", str(check_whole(seq, "seq"))), _job))
 
 
 def leases(session: Session, topic: str, *, limit: int = 100, cursor: str | None = None) -> Plan[LeasePage]:
-    """Live leases: who holds what, since when and until when."""
+    """Return live leases: who holds what, since when and until when."""
     return (yield from get(session, query_of(path_of(topic, "leases"), limit=limit, cursor=cursor), _leases))
 
 
 def health(session: Session) -> Plan[Health]:
-    """Whether the process answers."""
+    """Return whether the process answers."""
     return (yield from get(session, "/v0/health", _health))
 
 
 def ready(session: Session) -> Plan[Ready]:
-    """Whether requests are served. Raises Closed while the log is replayed or the server drains."""
+    """Return whether requests are served. Raises Closed while the log is replayed or the server drains."""
     return (yield from get(session, "/v0/ready", _ready))
 
 
 def metrics(session: Session) -> Plan[str]:
-    """The server's numbers as Prometheus text."""
+    """Return the server's metrics as Prometheus text."""
     request = Request("GET", "/v0/metrics", headers={"accept": "text/plain"})
     answered = require_success((yield from exchange(session, request, Repeat.READ)))
     return answered.response.body.decode()

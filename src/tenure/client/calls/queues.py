@@ -49,7 +49,7 @@ _redriven = Decoder(Redriven)
 def claim(session: Session, topic: str, *, node: str | None = None, **options: Unpack[ClaimOptions]) -> Plan[Claimed]:
     """Lease up to ``max_count`` jobs; with ``wait_ms``, wait for some to come.
 
-    The claim has an id, so that asking again after a lost answer gives the same jobs and burns no delivery. With
+    The claim has an id, so that a retry after a lost answer returns the same jobs and counts no second delivery. With
     ``auto_ack`` they are deleted as they are handed out: that is not repeated, and a lost answer is Indeterminate.
     """
     command = Claim(node=session.node_or(node), **options)
@@ -113,7 +113,9 @@ def ack(
     node: str | None = None,
     **leases: Unpack[LeaseOptions],
 ) -> Plan[Settled]:
-    """Complete jobs, which deletes them. What is not ours any more is skipped, or with ``strict`` raises LeaseLost."""
+    """Complete jobs, which deletes them. A job that the node no longer holds is skipped, or with ``strict`` raises
+    LeaseLost.
+    """
     command = Ack(**_held_jobs(session, seqs, node=node, **leases))
     return (yield from _settle(session, topic, "ack", command))
 
@@ -152,9 +154,9 @@ def extend(
 
 
 def detach(session: Session, topic: str, *, node: str | None = None) -> Plan[int]:
-    """End a node's work streams and leave their jobs leased to it; returns how many ended.
+    """End a node's work streams and leave their jobs leased to it; return how many ended.
 
-    So a worker stops taking and still finishes what it has.
+    A worker that drains calls this: it gets no more jobs and finishes those that it has.
     """
     request = Request("DELETE", query_of(path_of(topic, "work"), node=session.node_or(node)))
     detached, _ = yield from call(session, request, _detached, Repeat.SAFE)
@@ -172,7 +174,7 @@ def redrive(
     limit: int | None = None,
     reset_deliveries: bool = True,
 ) -> Plan[Redriven]:
-    """Put dead letters back to work: all, or those that every condition takes. Never repeated after a lost answer."""
+    """Put dead letters back to work: all, or those that meet every condition. Never repeated after a lost answer."""
     command = RedriveFields(
         to=None if to is None else check_topic_name(to),
         match=list_match(match),

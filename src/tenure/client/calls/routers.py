@@ -1,4 +1,4 @@
-"""Routers: put, look, list, delete."""
+"""Routers: put, get, list and delete them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def put_router(
 
 
 def router(session: Session, name: str) -> Plan[RouterInfo]:
-    """One router, as it stands now."""
+    """Return one router, as it is now."""
     return (yield from get(session, _path(name), _router))
 
 
@@ -75,12 +75,12 @@ def routers(
     page_size: int = 1000,
     cursor: str | None = None,
 ) -> Plan[RouterPage]:
-    """Routers by name, those that the key may see at both ends."""
+    """Return routers by name, those whose both ends the key reaches."""
     path = query_of("/v0/routers", prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=cursor)
     return (yield from get(session, path, _page))
 
 
 def delete_router(session: Session, name: str) -> Plan[bool]:
-    """Remove a router; returns whether there was one. Never repeated after a lost answer."""
+    """Remove a router; return whether there was one. Never repeated after a lost answer."""
     reply, _ = yield from call(session, Request("DELETE", _path(name)), _deleted, DeleteRouter.repeat)
     return reply.deleted

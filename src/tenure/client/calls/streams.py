@@ -1,4 +1,4 @@
-"""Work, watch and events: what a server pushes, each as the source of a feed."""
+"""Streams that a server pushes: work, watch and events, each as the source of a feed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["events", "watch", "work"]
 def work(
     session: Session, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
 ) -> Source[list[Job]]:
-    """Jobs pushed as they come, in lists; an empty one is a heartbeat. At most ``max_count`` are held at once, and
-    given back when it ends, unless `detach` came before. It does not reconnect.
+    """Stream jobs as they come, in lists; an empty list is a heartbeat. At most ``max_count`` are held at once. They
+    are given back when the stream ends, unless `detach` came before. It does not reconnect.
     """
     return Work(session, topic, node=node, max_count=max_count, lease_ms=lease_ms)
 
@@ -35,8 +35,8 @@ def watch(
     include_data: bool = True,
     strong: bool = False,
 ) -> Source[WatchEvent]:
-    """Records of topics as they come, from their start, or above the seq that a mapping gives (None: only new ones).
-    Resumes by itself; a loss is a `Tombstone`, and it ends once every topic was deleted.
+    """Stream records of topics as they come, from their start, or above the seq that a mapping gives (None: only new
+    ones). Reconnects by itself; a loss is a `Tombstone`. Ends once every topic was deleted.
     """
     body = WatchBody(
         topics=parse_starts(topics),
@@ -51,5 +51,5 @@ def watch(
 
 
 def events(session: Session, topic: str, *, last_event_id: str | None = None) -> Source[Lifecycle | Gap]:
-    """What happens to a topic's jobs, from now on. Resumes by itself; a loss is a `Gap`."""
+    """Stream the lifecycle of a topic's jobs from now on. Reconnects by itself; a loss is a `Gap`."""
     return Events(session, topic, last_event_id=last_event_id)

@@ -1,4 +1,4 @@
-"""Topics as such: put, patch, look, list, delete."""
+"""Topics: put, patch, get, list and delete them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _deleted = Decoder(DeletedTopic)
 def put_topic(session: Session, /, name: str, **config: Unpack[ConfigFields]) -> Plan[PutTopic]:
     """Create a topic or replace its config: what is left out returns to its default, but ``type`` stays.
 
-    Raises Invalid before anything is sent where a value cannot be meant, Conflict where the type would change.
+    Raises Invalid before anything is sent for a bad value, Conflict where the type would change.
     """
     path = path_of(name)
     check_config(config, topic=name)
@@ -39,7 +39,7 @@ def put_topic(session: Session, /, name: str, **config: Unpack[ConfigFields]) ->
 def patch_topic(session: Session, /, name: str, **config: Unpack[PatchFields]) -> Plan[PutTopic]:
     """Change the named fields of a topic's config and leave the others; None returns a field to its default.
 
-    Raises Invalid before anything is sent where a value cannot be meant, NotFound where there is no such topic.
+    Raises Invalid before anything is sent for a bad value, NotFound where there is no such topic.
     """
     path = path_of(name)
     check_patch(config, topic=name)
@@ -48,12 +48,12 @@ def patch_topic(session: Session, /, name: str, **config: Unpack[PatchFields]) -
 
 
 def topic(session: Session, name: str, *, touch: bool = False) -> Plan[TopicInfo]:
-    """A topic's state and config. ``touch`` counts as a read where a topic's priority follows its use."""
+    """Return a topic's state and config. ``touch`` counts as a read for its automatic priority."""
     return (yield from get(session, query_of(path_of(name), touch=touch), _topic))
 
 
 def topics(session: Session, *, prefix: str = "", page_size: int = 1000, cursor: str | None = None) -> Plan[TopicPage]:
-    """Topics by name, those that the key may see; go on from ``next_cursor``."""
+    """Return topics by name, those that the key reaches; continue from ``next_cursor``."""
     return (yield from get(session, query_of("/v0/topics", prefix=prefix, page_size=page_size, cursor=cursor), _page))
 
 

@@ -1,4 +1,6 @@
-"""From values to request bodies. JSON text that the caller already has is kept byte for byte.
+"""Encode values, records and commands into request bodies; build paths and queries.
+
+JSON text that the caller already has is kept byte for byte.
 
 A `tenure.Record` or bytes is JSON text; it is checked to be exactly one JSON value, because it is spliced into the body
 as it is. Anything else is encoded: what msgspec knows (Structs, dataclasses, dicts, dates, UUIDs) and pydantic models.
@@ -38,7 +40,7 @@ JsonText = bytes
 
 
 def _model(value: Any) -> msgspec.Raw:
-    """A pydantic model, wherever it stands in a value."""
+    """Encode a pydantic model inside a value."""
     dump = getattr(type(value), "model_dump_json", None)
     if dump is None:
         raise NotImplementedError(f"{type(value).__name__} has no JSON form")
@@ -50,7 +52,7 @@ _look = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def json_text(value: Any) -> JsonText:
-    """A value as JSON text. Raises Invalid where it has no such form."""
+    """Encode a value as JSON text. Raises Invalid where it has no such form."""
     if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
         return _checked(bytes(value))
     try:
@@ -64,7 +66,7 @@ def _checked(text: bytes) -> bytes:
         _look(text)
     except RecursionError:
         raise Invalid("bytes must be one JSON value; this one is nested too deeply") from None
-    except msgspec.DecodeError:  # half a surrogate pair, which JSON allows, or truly none
+    except msgspec.DecodeError:  # a lone surrogate, which JSON allows, or no JSON at all
         try:
             json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -77,13 +79,13 @@ def _refuse_constant(name: str) -> None:
 
 
 class RecordText(bytes):
-    """One record as it stands in the body of an append, checked."""
+    """One record, checked and encoded as the body of an append has it."""
 
     __slots__ = ()
 
 
 def records_text(records: Iterable[Any]) -> bytes:
-    """The ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
+    """Encode the ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
     if isinstance(records, (str, bytes, bytearray, Mapping, Record)):
         raise Invalid("records must be a list of records; got one alone: put it in a list")
     texts = [record if type(record) is RecordText else record_text(record) for record in records]
@@ -117,12 +119,12 @@ def encode_body(body: msgspec.Struct | Mapping[str, Any]) -> bytes:
 
 
 def path_of(topic: str, *more: str) -> str:
-    """The path of a topic, or of something below it. Raises Invalid for a name that is none."""
+    """Return the path of a topic, or of something below it. Raises Invalid for a bad name."""
     return "/".join(("/v0/topics", check_topic_name(topic), *more))
 
 
 def query_of(path: str, **fields: str | int | bool | None) -> str:
-    """A path with its query; None stands for what was left out."""
+    """Return a path with its query; a field that is None is left out."""
     given = [
         f"{name}={quote(str(value).lower() if isinstance(value, bool) else str(value), safe='')}"
         for name, value in fields.items()

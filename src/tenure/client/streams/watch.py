@@ -1,4 +1,4 @@
-"""Records of many topics, as one stream that resumes by itself."""
+"""`Watch`, the records of many topics, and `Events`, the lifecycle of jobs: streams that resume by themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _gap = Decoder(Gap)
 
 
 class Events(Resuming[Lifecycle | Gap]):
-    """The life of a topic's jobs, from now on or from behind ``last_event_id``."""
+    """The lifecycle of a topic's jobs, from now on or after ``last_event_id``."""
 
     def __init__(self, session: Session, topic: str, *, last_event_id: str | None) -> None:
         super().__init__(session, last_event_id=last_event_id)
@@ -42,7 +42,7 @@ class Events(Resuming[Lifecycle | Gap]):
     def _connect(self) -> Plan[None]:
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         yield from self.line.open(Request("GET", self._path, headers=headers))
-        if self._was_open and not self.last_event_id:  # it broke before anything came: there is no place to go back to
+        if self._was_open and not self.last_event_id:  # it broke before the first id: there is nothing to resume from
             self._ready.append((Gap(self._topic, "disconnected"), ""))
         self._was_open = True
 
@@ -89,7 +89,7 @@ class Watch(Resuming[WatchEvent]):
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         try:
             yield from self.line.open(Request("GET", self._url, headers=headers))
-        except NotFound:  # the session is no more: the server was started again, or we were away too long
+        except NotFound:  # the watch session is gone: the server was restarted, or this reader was away for too long
             yield from self._begin()
             yield from self.line.open(Request("GET", self._url))
 
@@ -107,7 +107,7 @@ class Watch(Resuming[WatchEvent]):
         request = request_of(query_of("/v0/watch", lenient=bool(self._url)), replace(self._body, topics=begins))
         watch, _ = yield from call(self._session, request, _watch_session, Repeat.READ)
         self._url = watch.stream_url
-        for name in begins.keys() - watch.topics.keys():  # deleted while we were away
+        for name in begins.keys() - watch.topics.keys():  # deleted while this reader was away
             self._gone.add(name)
             self._ready.append((TopicDeleted(name, reached.get(name, 0), "deleted"), ""))
         # Where a topic began with its tail, that is now a number: a later session must not skip what came since.

@@ -1,4 +1,4 @@
-"""The work stream: jobs pushed to us as they come, leased to this connection."""
+"""`Work`: the stream of jobs that the server pushes, leased to its connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenure.client.plan.encode import path_of, query_of
 from tenure.client.plan.retry import unreachable_error
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.streams.opening import error_in
+from tenure.client.streams.opening import error_of_frame
 from tenure.client.streams.sse import FrameReader
 from tenure.client.transport.stream_connection import Line
 from tenure.client.transport.wire import Request, WireError
@@ -23,13 +23,13 @@ _jobs = msgspec.json.Decoder(list[Job])
 
 
 class Work:
-    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there.
+    """A stream of lists of jobs, one per chunk; an empty list is a heartbeat.
 
-    It does not reconnect: whoever holds jobs must know that the line broke, because the server may have given them to
-    others.
+    It does not reconnect: a worker that holds jobs must know that the connection broke, because the server may have
+    given them to others.
 
     Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
-    network breaks, and what the server says where it refuses.
+    network breaks, and the error with which the server refuses.
     """
 
     def __init__(self, session: Session, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
@@ -45,7 +45,7 @@ class Work:
         self.line = Line()
 
     def open(self) -> Plan[None]:
-        """Connect, if that has not been done."""
+        """Connect unless connected."""
         if not self.line.is_open:
             try:
                 yield from self.line.open(self._request)
@@ -53,8 +53,8 @@ class Work:
                 raise unreachable_error(error) from error
 
     def next(self) -> Plan[list[Job] | None]:
-        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream. The error of an
-        ``error`` frame is raised behind the jobs that came with it: they are leased to this connection.
+        """Return the next jobs, none for a heartbeat; None where the server ended the stream. The error of an ``error``
+        frame is raised after the jobs that came with it are returned: they are leased to this connection.
         """
         if self._pending_error is not None:
             raise self._pending_error
@@ -70,7 +70,7 @@ class Work:
         datas, others = self._frames.feed_data(chunk, b"job")
         for frame in others:
             if frame.event == b"error":
-                self._pending_error = error_in(frame)
+                self._pending_error = error_of_frame(frame)
                 break
         if self._pending_error is not None and not datas:
             raise self._pending_error

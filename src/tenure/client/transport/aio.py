@@ -79,7 +79,7 @@ class AiohttpWire:
         )
 
     def _timeout(self, request: Request, read_s: float, *, total_s: float | None = None) -> aiohttp.ClientTimeout:
-        """A time for each read, and one for all: what drips would never be late for the first."""
+        """Return a time limit for each read, and one for all of them: a body that drips never exceeds the first."""
         connect_s = request.seconds(self._settings.acquire_ms)
         sock_connect_s = request.seconds(self._settings.connect_ms)
         return aiohttp.ClientTimeout(total_s, connect=connect_s, sock_connect=sock_connect_s, sock_read=read_s)
@@ -121,7 +121,7 @@ class AiohttpWire:
 
 
 class _AiohttpStream:
-    """Bytes as they come; what came together is read together."""
+    """The bytes of a stream, as they come."""
 
     def __init__(self, opened: aiohttp.ClientResponse, response: Response) -> None:
         self._opened = opened
@@ -138,12 +138,12 @@ class _AiohttpStream:
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """A large body as a file: aiohttp sends it in pieces then, and does not warn that it would block the loop."""
+    """Return a large body as a file, which aiohttp sends in pieces without a warning that it blocks the loop."""
     return body if body is None or len(body) <= _WHOLE_BYTES_MAX else io.BytesIO(body)
 
 
 async def _bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """The whole body. Raises WireError where it is longer than allowed."""
+    """Return the whole body. Raises WireError where it is longer than allowed."""
     length = response.content_length
     if length is not None and length <= bytes_max:
         return await response.read()

@@ -38,7 +38,7 @@ _here = _Here()
 
 
 class _At:
-    """Says where it leads, in the messages of urllib3 too."""
+    """A connection or a pool that urllib3's messages name by its host and port."""
 
     def __str__(self: Any) -> str:
         return f"{self.host}:{self.port}"
@@ -166,7 +166,7 @@ class _Urllib3Stream:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close the connection, unless it is being read or closed already: then who does that comes here later."""
+        """Close the connection, unless it is being read or closed: then the thread that does so closes it later."""
         if self._busy.acquire(blocking=False):
             with contextlib.suppress(OSError):
                 self._opened.close()
@@ -175,8 +175,8 @@ class _Urllib3Stream:
 
 
 def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_s: float) -> bytes:
-    """The whole body, and the connection back in its pool. Raises WireError where it is longer, or takes longer, than
-    allowed: the socket's own timeout begins anew with every byte.
+    """Return the whole body, and the connection to its pool. Raises WireError where the body is longer, or takes
+    longer, than allowed: the socket's own timeout starts again with every byte.
     """
     chunks: list[bytes] = []
     room, until_s = bytes_max, time.monotonic() + answer_s
@@ -191,7 +191,7 @@ def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_s: fl
     except (urllib3.exceptions.HTTPError, OSError) as error:
         response.close()
         raise _wire_error(error, sent=True) from error
-    except BaseException:  # half an answer is left in the connection: nobody may use it again
+    except BaseException:  # half an answer is left in the connection: it must not be used again
         response.close()
         raise
     finally:
@@ -200,7 +200,7 @@ def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_s: fl
 
 
 def _wire_error(error: Exception, *, sent: bool) -> WireError:
-    """In the words of the error, without the tuples that urllib3 makes of some."""
+    """Return a WireError with the message of an error, without the tuples that urllib3 makes of some."""
     words = " ".join(map(str, error.args)) if isinstance(error, urllib3.exceptions.ProtocolError) else str(error)
     return WireError(words or type(error).__name__, sent=sent)
 

@@ -1,5 +1,7 @@
-"""An answer whose head has one time limit. A socket's own begins anew with every byte, so that a head which drips would
-hold its caller for ever; the body is bounded by whoever reads it.
+"""`TimedHead`: a response whose head has one time limit.
+
+The timeout of a socket starts again with every byte, so a head that drips would hold its caller for ever. The reader of
+the body bounds the body.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ __all__ = ["TimedHead"]
 
 
 class _Reading(io.RawIOBase):
-    """Reads of a socket that, until they are freed, have to be over within its timeout all together."""
+    """Reads of a socket that share its one timeout until `free` is called."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -36,7 +38,7 @@ class _Reading(io.RawIOBase):
         return self._raw.readinto(buffer)
 
     def free(self) -> None:
-        """From here on each read has the whole timeout."""
+        """Give each further read the whole timeout."""
         self._freed = True
         self._sock.settimeout(self._timeout_s)
 
@@ -46,7 +48,7 @@ class _Reading(io.RawIOBase):
 
 
 class _Opening:
-    """What the standard library takes for a socket, to read from it."""
+    """The part of a socket that the standard library needs to read a response."""
 
     def __init__(self, reading: _Reading) -> None:
         self._reading = reading
@@ -56,7 +58,7 @@ class _Opening:
 
 
 class TimedHead(http.client.HTTPResponse):
-    """Status and headers come within the socket's timeout, or there is a TimeoutError."""
+    """A response whose status and headers must come within the socket's timeout. Raises TimeoutError."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         self._reading = _Reading(sock)
