@@ -1,7 +1,7 @@
-"""Bodies of requests that are no command by themselves: appends as they are written, reads and watches.
+"""Bodies of requests that are not commands: appends, reads and watches.
 
-Unknown fields are ignored, ours are strict. A field without a value of its own may be null, which means the same as
-leaving it out; one with a default may not. Bounds that depend on settings are the broker's to check.
+Unknown fields are ignored, known ones are checked. A field whose default is null may be null; any other may only be
+left out. The broker checks bounds that depend on settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RecordBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: Annotated[Raw, _ANY_JSON]
     tag: Tag | None = None
     node: Node | None = None
-    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent, which only a look at the text tells
+    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent; only the text shows which it was
     delay_ms: Time = 0
     deliver_at: Time | None = None
     unique_key: Key | None = None

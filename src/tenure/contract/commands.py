@@ -1,9 +1,11 @@
-"""Commands: each request of the contract as one value, for the broker, the server, and callers that wait in line.
+"""Commands: each request of the contract as one value, which broker, server and client share.
+
+The broker runs it, the server decodes it, the client encodes it.
 
 The fields are the wire's, and their bounds are part of the type: a body is decoded into its command, and
-``/openapi.json`` shows what validates. A field without a value of its own may be null, which means the same as leaving
-it out; one with a default may not. Bounds that clamp, or that depend on settings, are a decision's to check, and a
-caller in process may put anything into a field: `core.decide` looks again.
+``/openapi.json`` shows the same types. A field whose default is null may be null; any other may only be left out. A
+decision checks bounds that clamp or depend on settings, and checks every field again, because a caller in process may
+pass anything. The docstrings of commands that are bodies are in ``/openapi.json`` too.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ __all__ = [
 ]
 
 Reaches: TypeAlias = Callable[[str], bool]
-"""Says which names a caller may see and change."""
+"""Returns whether a caller may see and change a name."""
 
 R = TypeVar("R")
 
@@ -66,7 +68,7 @@ class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False, o
 
 
 class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
-    """A command on one topic. A request names it in its path and not in its body, where ``$`` keeps the name free."""
+    """A command on one topic. A request names the topic in its path, so the body has ``$topic``, which stays unused."""
 
     topic: str = field(default="", name="$topic")
 
@@ -243,18 +245,18 @@ class DeleteRouter(Command[bool], frozen=True, kw_only=True):
     router: str
 
 
-# Looking
+# Reads
 
 
 class GetTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
-    """A topic's state and config; ``touch`` counts as a read for its automatic priority."""
+    """Return a topic's state and config; ``touch`` counts as a read for its automatic priority."""
 
     topic: str
     touch: bool = True
 
 
 class ListTopics(Command[replies.Page[str]], frozen=True, kw_only=True):
-    """Names of topics, in order."""
+    """List the names of topics, in order."""
 
     prefix: str = ""
     limit: int = 100
@@ -262,13 +264,13 @@ class ListTopics(Command[replies.Page[str]], frozen=True, kw_only=True):
 
 
 class GetRouter(Command[Any], frozen=True, kw_only=True):
-    """One router, as it stands."""
+    """Return one router."""
 
     router: str
 
 
 class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
-    """Routers by name, those between the given topics only, and those that the caller reaches."""
+    """List routers by name, those between the given topics only, and those that the caller reaches."""
 
     prefix: str = ""
     source: str | None = None
@@ -279,7 +281,7 @@ class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
 
 
 class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True):
-    """Jobs in one state: ready, in_flight, delayed or parked."""
+    """List jobs in one state: ready, in_flight, delayed or parked."""
 
     topic: str
     state: str = "ready"
@@ -288,14 +290,14 @@ class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True)
 
 
 class GetJob(Command[replies.JobInfo], frozen=True, kw_only=True):
-    """One job: its record, its state and its failed deliveries."""
+    """Return one job: its record, its state and its failed deliveries."""
 
     topic: str
     seq: int
 
 
 class ListLeases(Command[replies.Page[replies.LeaseRow]], frozen=True, kw_only=True):
-    """Live leases of a queue."""
+    """List the live leases of a queue."""
 
     topic: str
     limit: int = 100
@@ -303,7 +305,7 @@ class ListLeases(Command[replies.Page[replies.LeaseRow]], frozen=True, kw_only=T
 
 
 class Strip(Command[replies.QueueStrip], frozen=True, kw_only=True):
-    """Both ends of a queue, its leases and its counts."""
+    """Return both ends of a queue, its leases and its counts."""
 
     topic: str
     head: int = 100

@@ -1,9 +1,9 @@
-"""A topic's settings: every field with its default, and the one way from a request's JSON to a TopicConfig.
+"""`TopicConfig`: a topic's settings with their bounds and defaults, and the parsing of a request's config.
 
-Two kinds of bound are told apart. A value that cannot be meant (a wrong type, a negative number, a priority of 5000)
-is Invalid. A duration that is merely extreme is clamped, as the contract says for ``lease_ms`` and
-``claim_jitter_ms``, and as we do for every duration above a hundred years: callers write 2**64 - 1 to say "for ever",
-and a deadline computed from it must still fit the eight bytes that a log and a roaring bitmap give it.
+There are two kinds of bound. A bad value (a wrong type, a negative number, a priority of 5000) is Invalid. An extreme
+duration is clamped: ``lease_ms`` and ``claim_jitter_ms`` by the contract, and every duration to a hundred years,
+because callers write 2**64 - 1 for "for ever", and a deadline computed from it must fit the eight bytes that the log
+and a roaring bitmap have for it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig 
     """Return the config that a PUT of ``given`` on ``topic`` asks for; unknown fields are ignored.
 
     PUT replaces: what is left out returns to its default, except ``type``, which stays as ``existing`` has it.
-    Raises Invalid for a value that cannot be meant, and Conflict (``topic_exists_incompatible``) for another type.
+    Raises Invalid for a bad value, and Conflict (``topic_exists_incompatible``) for another type.
     """
     fields = _Fields("config", given, defaults=DEFAULTS)
     return shared(
@@ -142,7 +142,7 @@ def patch_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig)
     """Return ``existing`` with the fields of ``given`` in their place; the other fields stay as they are.
 
     A null returns a field to its default, which for ``priority``, ``dead_letter`` and ``retry_backoff`` is null itself.
-    ``retry_backoff`` is merged field by field in the same way. Raises Invalid for a value that cannot be meant, and
+    ``retry_backoff`` is merged field by field in the same way. Raises Invalid for a bad value, and
     Conflict (``topic_exists_incompatible``) for another type.
     """
     if not isinstance(given, Mapping):
@@ -162,9 +162,7 @@ def _merge(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
-    """Return a config whose durations that hold something for others keep within an operator's limits: clamped, as
-    every duration that is merely extreme.
-    """
+    """Return a config whose idempotency window and back-off are clamped to an operator's limits."""
     backoff = config.retry_backoff
     if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
         return config
@@ -218,7 +216,7 @@ class _Fields:
         return Invalid(f"{field_path} must be {wanted}; got {shown(self.raw(field))}", field=field_path)
 
     def raw(self, field: str) -> Any:
-        """What was sent, or the default; an explicit null is not the default."""
+        """Return the value that was sent, or the default; an explicit null is not the default."""
         return self.given[field] if field in self.given else getattr(self._defaults, field)
 
     def whole(self, field: str) -> int:
@@ -259,9 +257,9 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
 
 
 def _durability(fields: _Fields) -> Durability:
-    """Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
+    """Return the durability. Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
 
-    ``ephemeral`` is another word for ``memory``, and is kept as that.
+    ``ephemeral`` is another word for ``memory``, and is stored as that.
     """
     alias: Durability = "fsync" if fields.flag("durable") else "disk"
     if fields.raw("durability") == "ephemeral":

@@ -1,7 +1,7 @@
-"""Fields: types with bounds, as commands and bodies share them.
+"""Field types with bounds, which commands, bodies and configs share.
 
-A bound that `msgspec` checks stands in its ``Meta``; one that only documents (a limit of the settings, a number above
-2**63) stands in ``extra_json_schema``, and is checked further in.
+`msgspec` checks the bounds in ``Meta``. Those in ``extra_json_schema`` (limits of the settings, numbers above 2**63)
+only document; a decision checks them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Flags and whole numbers as callers give them: one check for each, the same at every door.
+"""Checks of values that callers pass: flags, whole numbers and seqs.
 
 To Python True is 1 and "no" is true; to the contract neither is. An event with such a value in it would be logged and
-could not be read back, so nothing gets past these.
+could not be read back, so every command checks with these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_flag(value: object, field: str) -> bool:
 
 
 def check_whole(value: object, field: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least`` unchanged, or raise Invalid; how large it may be is the caller's."""
+    """Return a whole number of at least ``least`` unchanged, or raise Invalid; the caller bounds it from above."""
     if type(value) is int and value >= least:
         return value
     raise Invalid(f"{field} must be a whole number, {least} or more; got {shown(value)}", field=field)
@@ -38,7 +38,7 @@ def check_within(value: object, field: str, *, least: int, most: int) -> int:
 
 
 def check_reaches(reaches: object) -> None:
-    """Raise Invalid for what is neither None nor a function that tells which names a caller reaches."""
+    """Raise Invalid unless this is None or a function that returns whether a caller reaches a name."""
     if reaches is not None and not callable(reaches):
         raise Invalid(f"reaches must be a function of a name; got {shown(reaches)}")
 
@@ -46,13 +46,13 @@ def check_reaches(reaches: object) -> None:
 def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
     """Raise Invalid unless these are 1 to ``count_max`` seqs in a list, a tuple or a range.
 
-    ``limit`` is the name of the setting behind that number.
+    ``limit`` is the name of the setting that has that number.
     """
     if seqs.__class__ is list and len(seqs) == 1 and seqs[0].__class__ is int and 0 <= seqs[0] <= SEQ_MAX:
         return
     if not isinstance(seqs, (list, tuple, range)) or not seqs:
         raise Invalid(f"seqs must be a list of 1 to {count_max} whole numbers; got {shown(seqs)}")
-    if seqs[count_max : count_max + 1]:  # a slice, because len() of a range may be more than it can say
+    if seqs[count_max : count_max + 1]:  # a slice, because len() of a long range overflows
         raise Invalid(f"more than {count_max} seqs in one call", code="batch_too_large", limit=limit, max=count_max)
     if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) > SEQ_MAX:
         raise Invalid("seqs must be whole numbers from 0 to 2**64 - 1")
