@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 
 __all__ = ["Address", "headers_of", "parse_address"]
@@ -33,16 +33,16 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except (ValueError, AttributeError, TypeError) as error:
-        raise Invalid(f"url must be like http://127.0.0.1:4000; got {shown(url)}") from error
+        raise Invalid(f"url must be like http://127.0.0.1:4000; got {describe_value(url)}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise Invalid(f"url must be like http://127.0.0.1:4000; got {shown(url)}", field="url")
+        raise Invalid(f"url must be like http://127.0.0.1:4000; got {describe_value(url)}", field="url")
     if parts.username is not None or parts.password is not None:
         raise Invalid("url must hold no user and no password: give the key as key=", field="url")
     prefix = parts.path.rstrip("/")
     if prefix.endswith("/v0"):
-        raise Invalid(f"url must end before /v0, which the client adds itself; got {shown(url)}", field="url")
+        raise Invalid(f"url must end before /v0, which the client adds itself; got {describe_value(url)}", field="url")
     if port == 0:
-        raise Invalid(f"url must name the port that the server listens on; got {shown(url)}", field="url")
+        raise Invalid(f"url must name the port that the server listens on; got {describe_value(url)}", field="url")
     default = 443 if parts.scheme == "https" else 80
     return Address(parts.scheme, parts.hostname, port or default, prefix)
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tenure.contract.config import DURATION_MS_MAX
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 
 __all__ = ["Duration", "Rate", "ms_of", "rate_of"]
@@ -35,9 +35,9 @@ def ms_of(given: object, *, field: str, min_ms: int = 0, max_ms: int = DURATION_
     ms = _ms(given)
     if ms is None:
         wanted = 'a duration like "30s" or "1h30m", a timedelta, or a whole number of milliseconds'
-        raise Invalid(f"{field} must be {wanted}; got {shown(given)}", field=field)
+        raise Invalid(f"{field} must be {wanted}; got {describe_value(given)}", field=field)
     if not min_ms <= ms <= max_ms:
-        raise Invalid(f"{field} must be from {min_ms} to {max_ms} ms; got {shown(given)}", field=field)
+        raise Invalid(f"{field} must be from {min_ms} to {max_ms} ms; got {describe_value(given)}", field=field)
     return ms
 
 
@@ -55,6 +55,6 @@ def rate_of(given: object, *, field: str = "rate") -> Rate:
     """Return ``"100/s"``, ``"5/m"`` or ``"10/30s"`` as a Rate, or raise Invalid."""
     found = _RATE.fullmatch(given) if isinstance(given, str) else None
     if found is None or int(found[1]) < 1:
-        raise Invalid(f'{field} must be like "100/s", "5/m" or "10/30s"; got {shown(given)}', field=field)
+        raise Invalid(f'{field} must be like "100/s", "5/m" or "10/30s"; got {describe_value(given)}', field=field)
     per = found[2] if found[2][0].isdigit() else f"1{found[2]}"
     return Rate(int(found[1]), ms_of(per, field=field, min_ms=1))

@@ -16,7 +16,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.salvage.rebuild import rebuild
 from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, DeadLettered, Event, Redriven, TopicCarried, TopicPut
-from tenure.core.state.frame_index import spots
+from tenure.core.state.frame_index import places
 from tenure.core.state.invariants import invariants
 from tenure.core.state.ranges import each as each_seq
 from tenure.errors import Conflict, Corrupt
@@ -72,7 +72,7 @@ def records_of(engine: Engine) -> dict[Key, bytes]:
     found: dict[Key, bytes] = {}
     for topic in engine.state.by_id.values():
         for seq in each_seq(topic.live_runs(topic.floor, topic.head_seq + 1)):
-            location = next(spots(topic.pieces, seq, seq + 1))[1]
+            location = next(places(topic.frame_index, seq, seq + 1))[1]
             frame = engine.reader.frame(location)
             [index] = frame.table.between(seq, seq + 1)
             found[topic.id, seq] = frame.blob(index)

@@ -34,7 +34,7 @@ def engine(clock: ManualClock) -> Engine:
     run.put_topic(engine, "q", {"type": "queue", "dead_letter": "dead"})
     run.produce(engine, "q", [b"%d" % seq for seq in range(6)])
     run.claim(engine, "q", "w", 2, lease_ms=1000)
-    engine.touched.clear()
+    engine.changed_topics.clear()
     return engine
 
 
@@ -60,19 +60,19 @@ QUIET: dict[str, Callable[[Engine], object]] = {
 def test_what_may_make_jobs_claimable_touches_its_queue(engine: Engine, how: str) -> None:
     topic = engine.state.topics["q"]
     TOUCHING[how](engine)
-    assert topic in engine.touched
+    assert topic in engine.changed_topics
 
 
 @pytest.mark.parametrize("how", QUIET)
 def test_what_makes_nothing_claimable_touches_nothing(engine: Engine, how: str) -> None:
     QUIET[how](engine)
-    assert not engine.touched
+    assert not engine.changed_topics
 
 
 def test_a_topic_that_goes_is_touched_so_that_those_who_wait_are_turned_away(engine: Engine) -> None:
     topic = engine.state.topics["q"]
     run.delete_topic(engine, "q")
-    assert topic in engine.touched
+    assert topic in engine.changed_topics
 
 
 def test_a_look_that_lets_a_lease_run_out_touches_its_queue_and_counts_the_jobs(
@@ -80,7 +80,7 @@ def test_a_look_that_lets_a_lease_run_out_touches_its_queue_and_counts_the_jobs(
 ) -> None:
     clock.advance(1001)
     run.topic_info(engine, "q")
-    assert engine.touched == {engine.state.topics["q"]}
+    assert engine.changed_topics == {engine.state.topics["q"]}
     assert engine.metrics.expired == 2
 
 
@@ -96,7 +96,7 @@ def test_leases_that_ran_out_before_the_log_was_opened_are_not_counted_again(clo
     engine.write()
     again = Engine(log.reopen(), clock=clock, settings=Settings())
     again.recover()
-    assert (again.metrics.expired, again.touched) == (0, set())
+    assert (again.metrics.expired, again.changed_topics) == (0, set())
 
 
 def test_every_event_has_a_tally_or_a_reason_for_none() -> None:

@@ -139,9 +139,9 @@ def test_a_step_looks_at_no_more_frames_than_its_budget_allows() -> None:
     run.delete_records(engine, "t", seqs=list(range(2, 398)))
     topic = engine.state.topics["t"]
     while trim_due(engine):
-        before = sum(len(piece.firsts) for piece in topic.pieces)
+        before = sum(len(entry.firsts) for entry in topic.frame_index)
         trim_step(engine)
-        assert before - sum(len(piece.firsts) for piece in topic.pieces) <= 2_000 // 64 + 1
+        assert before - sum(len(entry.firsts) for entry in topic.frame_index) <= 2_000 // 64 + 1
 
 
 @pytest.mark.parametrize("seed", range(12))

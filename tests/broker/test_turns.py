@@ -178,10 +178,10 @@ async def test_a_topic_that_is_touched_again_is_attended_to_once_a_turn(
         served += 1
         serve(coordinator, topic)
         if served < 10:
-            broker._engine.touched.add(topic)
+            broker._engine.changed_topics.add(topic)
 
     monkeypatch.setattr(Coordinator, "serve", touching)
-    broker._engine.touched.add(broker._state.topics["q"])
+    broker._engine.changed_topics.add(broker._state.topics["q"])
     broker._serving.settle()
     assert served == 1
     await turn()

@@ -65,9 +65,9 @@ class World:
         """Make the frame of a record unreadable; nothing of it is kept in memory."""
         self.reopen()
         topic = self.engine.state.topics[name]
-        at, index = find(topic.pieces, seq)
-        piece = topic.pieces[at]
-        segment, start = segment_name(piece.segment), piece.offsets[index]
+        at, index = find(topic.frame_index, seq)
+        entry = topic.frame_index[at]
+        segment, start = segment_name(entry.segment), entry.offsets[index]
         if how == "flip":
             self.session.disk.flip_bit(segment, (start + 40) * 8)
         else:
@@ -221,7 +221,7 @@ def test_a_claim_buries_a_bounded_number_of_unreadable_jobs(monkeypatch: pytest.
     world.harm("q", 1, how="flip")
     found = [run.claim(world.engine, "q", node="w").reply.seqs for _ in range(3)]
     assert found == [[], [], [11]]
-    assert world.engine.touched
+    assert world.engine.changed_topics
     assert world.engine.metrics.dead_lettered == world.look("q")["dead_lettered"] == 10
 
 
@@ -451,7 +451,7 @@ def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
     for waited_ms in (0, trim.PATIENCE_MS - 1):
         world.clock.advance(waited_ms)
         with pytest.raises(Corrupt):
-            trim._carry_frames(engine, topic, topic.pieces[0], 10_000)
+            trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
     del disk.pread
     world.churn()
     assert datas(run.diff(engine, "log").records) == [b"1", b"2"]
@@ -491,9 +491,9 @@ def test_salvage_keeps_a_record_that_another_frame_still_has() -> None:
     world.harm("log", 1, how="EIO")
     topic, engine = world.engine.state.topics["log"], world.engine
     with pytest.raises(Corrupt):
-        trim._carry_frames(engine, topic, topic.pieces[0], 10_000)
+        trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
     world.clock.advance(trim.PATIENCE_MS)
-    trim._carry_frames(engine, topic, topic.pieces[0], 10_000)
+    trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
     world.session.sync()
     disk = world.session.disk.crash("lost")
     with pytest.raises(Corrupt):
@@ -522,7 +522,7 @@ def test_a_frame_that_is_kept_in_memory_needs_no_disk() -> None:
     run.produce(engine, "log", [b"1"])
     topic = engine.state.topics["log"]
     engine.log.read = _unreadable  # type: ignore[method-assign]
-    trim._carry_frames(engine, topic, topic.pieces[0], 1_000)
+    trim._carry_frames(engine, topic, topic.frame_index[0], 1_000)
     del engine.log.read
     assert datas(Reader(engine.log, 0).records(topic, [1, 1])) == [b"1"]
 

@@ -39,6 +39,25 @@ def test_importing_it_is_light():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_command_loads_no_other():
+    code = """
+import sys
+from typer.testing import CliRunner
+from tenure.cli.app import app
+done = CliRunner().invoke(app, ["topics", "--help"])
+assert done.exit_code == 0, done
+rooms = ("tenure.cli.commands.", "tenure.cli.buffer.", "tenure.cli.pipeline.", "tenure.cli.spark.")
+print(sorted(name for name in sys.modules if name.startswith(rooms)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['tenure.cli.commands.topics']"
+
+
+def test_the_package_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "tenure", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tenure ")
+
+
 def test_a_failure_nobody_foresaw_is_one_line_and_exit_code_3():
     code = """
 import tenure.cli.app, tenure.cli.main

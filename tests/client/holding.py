@@ -8,8 +8,8 @@ import threading
 import msgspec
 
 from tenure.client.settings import ClientSettings
-from tenure.client.transport.aio import AiohttpWire
-from tenure.client.transport.blocking import Urllib3Wire
+from tenure.client.transport.aio import LoopWire
+from tenure.client.transport.blocking import SocketWire
 from tenure.client.transport.wire import AsyncStream, Request, Response, Stream, WireError
 
 __all__ = ["HeldBlockingWire", "HeldWire"]
@@ -62,7 +62,7 @@ class HeldWire(_Script):
 
     def __init__(self, url: str, *, settings: ClientSettings) -> None:
         super().__init__()
-        self._wire = AiohttpWire(url, settings=settings)
+        self._wire = LoopWire(url, settings=settings)
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -100,7 +100,7 @@ class HeldBlockingWire(_Script):
 
     def __init__(self, url: str, *, settings: ClientSettings) -> None:
         super().__init__()
-        self._wire = Urllib3Wire(url, settings=settings)
+        self._wire = SocketWire(url, settings=settings)
         self._open = threading.Event()
         self._open.set()
         self._arrived = threading.Event()

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure.client import Response
-from tenure.client.transport.blocking import _Urllib3Stream
+from tenure.client.transport.blocking import _SocketStream
 from tests.client.driving import Both
 from tests.http.serving import Running
 
@@ -19,34 +18,36 @@ STREAMS = ["work", "watch", "events"]
 
 
 class Interrupted:
-    """An open answer. In the middle of its read the stream is closed in the same thread, as a signal handler does."""
+    """A connection and its pool. In the middle of a read the stream is closed in the same thread, as by a handler of
+    signals.
+    """
 
     def __init__(self) -> None:
         self.stream: Any = None
-        self.said: list[str] = []
+        self.calls: list[str] = []
 
-    def read1(self, count: int) -> bytes:
+    def read_some(self, *, timeout_s: float) -> bytes:
         self.stream.close()
-        self.said.append("read")
+        self.calls.append("read")
         return b""
 
-    def shutdown(self) -> None:
-        self.said.append("shut down")
+    def interrupt(self) -> None:
+        self.calls.append("interrupt")
 
     def close(self) -> None:
-        self.said.append("closed")
+        self.calls.append("close")
 
-    def release_conn(self) -> None:
-        self.said.append("released")
+    def put(self, connection: None) -> None:
+        self.calls.append("free the place")
 
 
 def test_a_blocking_stream_is_closed_in_the_middle_of_its_own_read() -> None:
     opened: Any = Interrupted()
-    opened.stream = _Urllib3Stream(opened, Response(200, b""))
+    opened.stream = _SocketStream(opened, opened, idle_s=1)
     reading = threading.Thread(target=opened.stream.read, daemon=True)
     reading.start()
     reading.join(30)
-    assert opened.said == ["shut down", "read", "closed", "released"]
+    assert opened.calls == ["interrupt", "read", "close", "free the place"]
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -80,7 +81,7 @@ def interrupt():
 threading.Thread(target=interrupt).start()
 for _ in feed:
     pass
-print("ended", client._wire._streams.pool.qsize() == client.settings.streams_max)
+print("ended", len(client._wire._streams._idle) == client.settings.streams_max)
 """
 
 

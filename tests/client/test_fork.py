@@ -65,7 +65,7 @@ def test_a_producer_works_in_the_child_while_a_thread_of_the_parent_sends_and_ot
 
 
 CONNECTING = """
-from tenure.client.transport.blocking import Urllib3Wire
+from tenure.client.transport.blocking import SocketWire
 
 def serve(connection, address):
     'Answers every request with the port that it came from.'
@@ -81,13 +81,13 @@ def accept():
         threading.Thread(target=serve, args=listening.accept(), daemon=True).start()
 
 threading.Thread(target=accept, daemon=True).start()
-wire = Urllib3Wire(f"http://127.0.0.1:{listening.getsockname()[1]}", settings=ClientSettings(connections_max=1))
+wire = SocketWire(f"http://127.0.0.1:{listening.getsockname()[1]}", settings=ClientSettings(connections_max=1))
 port = lambda: int(wire.send(Request("GET", "/")).body)
 first = port()
-with wire._calls.pool._changed:  # as a thread that takes or gives back a connection
+with wire._calls._changed:  # as a thread that takes or gives back a connection
     theirs = int(in_child(lambda: port() if port() == port() else 0))
 print(theirs not in (0, first), port() == first)
-wire._calls.pool.get()
+wire._calls.get(1)
 print(in_child(port) != "")  # the only place was in use, by a thread that is not there
 """
 

@@ -8,13 +8,15 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tenure import AsyncClient, Client, Closed, Denied, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.client import ClientSettings, Request, WireError
-from tenure.client.transport.aio import AiohttpWire
-from tenure.client.transport.blocking import Urllib3Wire
+from tenure.client.transport.aio import LoopWire
+from tenure.client.transport.blocking import SocketWire
 from tests.client.driving import Both, make_client
 from tests.http.serving import Running, serving
 
@@ -179,7 +181,7 @@ async def test_a_connection_that_was_not_made_sent_nothing() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        asynchronous, blocking = AiohttpWire(url, settings=ONCE), Urllib3Wire(url, settings=ONCE)
+        asynchronous, blocking = LoopWire(url, settings=ONCE), SocketWire(url, settings=ONCE)
         with pytest.raises(WireError) as caught:
             await asynchronous.send(Request("DELETE", "/v0/topics/t"))
         assert caught.value.sent is False
@@ -195,12 +197,12 @@ async def test_waiting_for_a_connection_has_an_end_and_sent_nothing(
 ) -> None:
     url = await odd_server(saying(b""))
     settings = ClientSettings(connections_max=1, streams_max=1, acquire_ms=50, attempts_max=1, answer_ms=5_000)
-    wire: AiohttpWire | Urllib3Wire
-    wire = AiohttpWire(url, settings=settings) if kind == "async" else Urllib3Wire(url, settings=settings)
+    wire: LoopWire | SocketWire
+    wire = LoopWire(url, settings=settings) if kind == "async" else SocketWire(url, settings=settings)
 
     async def sending() -> object:
         request = Request("GET", "/v0/health")
-        return await (wire.send(request) if isinstance(wire, AiohttpWire) else asyncio.to_thread(wire.send, request))
+        return await (wire.send(request) if isinstance(wire, LoopWire) else asyncio.to_thread(wire.send, request))
 
     held = [asyncio.ensure_future(sending()) for _ in range(3)]
     done, _ = await asyncio.wait(held, return_when=asyncio.FIRST_EXCEPTION)
@@ -267,6 +269,113 @@ async def test_a_stream_whose_head_drips_has_an_end(
     async with make_client(kind, url, settings=settings) as client, Both(client.inner.work("q")) as work:
         with pytest.raises(Overloaded):
             await asyncio.wait_for(work.next(), 10)
+
+
+OK = b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"status":"ok"}'
+
+
+class Counting:
+    """Answers requests of several connections, and counts both."""
+
+    def __init__(self, *, after: bytes = b"", ends: bool = False) -> None:
+        self.connections = self.requests = 0
+        self.ended = asyncio.Event()
+        self._after, self._ends = after, ends
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        while True:
+            self.requests += 1
+            writer.write(OK + self._after)
+            await writer.drain()
+            if self._ends:
+                break
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+        writer.close()
+        await writer.wait_closed()
+        self.ended.set()
+
+
+async def test_one_call_after_the_other_goes_over_one_connection(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    server = Counting()
+    async with make_client(kind, await odd_server(server), settings=ONCE) as client:
+        for _ in range(5):
+            await client.health()
+    assert (server.connections, server.requests) == (1, 5)
+
+
+@pytest.mark.parametrize("after", [b"", OK], ids=["closed", "more-than-was-asked-for"])
+async def test_a_connection_that_the_server_ended_or_spoiled_is_not_used_again(
+    kind: str, after: bytes, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    server = Counting(after=after, ends=not after)
+    async with make_client(kind, await odd_server(server), settings=ONCE) as client:
+        for count in range(1, 4):
+            await client.health()
+            if not after:
+                await asyncio.wait_for(server.ended.wait(), 30)
+                server.ended.clear()
+            while kind == "async" and any(idle.is_open for idle in client.inner._wire._pool._idle):
+                await asyncio.sleep(0)  # until its end has come
+            assert server.connections == count
+
+
+async def test_a_connection_that_was_idle_for_too_long_is_replaced(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    server = Counting()
+    settings = ClientSettings(attempts_max=1, idle_ms=1)
+    async with make_client(kind, await odd_server(server), settings=settings) as client:
+        for _ in range(3):
+            await client.health()
+            await asyncio.sleep(0.01)
+    assert server.connections == 3
+
+
+async def test_a_refusal_that_comes_before_the_body_was_sent_is_the_answer(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    refusal = b'{"error":{"code":"body_too_large","message":"too large"}}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(refusal)
+        writer.write(head + refusal)
+        await writer.drain()
+        while await reader.read(1 << 20):  # as a server lingers, so that no reset overtakes its answer
+            pass
+        writer.close()
+
+    async with make_client(kind, await odd_server(answer), settings=ONCE) as client:
+        with pytest.raises(TenureError, match="too large"):
+            await client.produce("t", [b'"%b"' % (b"x" * 1_000_000)] * 8)
+
+
+async def test_a_stream_that_is_not_read_is_not_received(real: Running, name: str) -> None:
+    """What waits in an AsyncClient is bounded, however much the server has to say."""
+    wire = LoopWire(real.url, settings=ClientSettings())
+    async with AsyncClient(wire=wire) as client:
+        for _ in range(16):
+            await client.produce(name, [b'"%b"' % (b"x" * 500_000)])
+        asked = Request("POST", "/v0/watch", b'{"topics":{"%b":{"from_seq":0}}}' % name.encode())
+        session = msgspec.json.decode((await wire.send(asked)).body)
+        stream: Any = await wire.open(Request("GET", session["stream_url"]))
+        assert stream.response.status == 200, stream.response
+        connection = stream._connection
+        while not connection._paused:
+            await asyncio.sleep(0.01)
+        unread = connection.reader.unread_bytes
+        assert 256 * 1024 < unread < 1 << 20
+        await asyncio.sleep(0.05)
+        assert connection.reader.unread_bytes == unread
+        got = 0
+        while got < 8_000_000:
+            got += len(await stream.read())
+        stream.close()
 
 
 async def test_a_gateway_whose_server_is_away_is_waited_out(

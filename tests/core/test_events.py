@@ -109,7 +109,7 @@ def test_the_number_of_a_kind_never_changes() -> None:
 
 def test_the_time_comes_first_in_every_event() -> None:
     for event in KINDS.values():
-        assert event.__struct_fields__[0] == "at"
+        assert event.__struct_fields__[0] == "at_ms"
 
 
 def test_an_event_written_before_a_field_was_added_takes_its_default() -> None:

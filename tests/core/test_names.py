@@ -99,6 +99,6 @@ def test_anything_else_is_refused_in_a_short_message(check: Callable[[object], s
 def test_a_refusal_shows_what_was_sent() -> None:
     with pytest.raises(Invalid, match=re.escape(r"got 'a\n'")):
         names.check_topic_name("a\n")
-    assert names.shown("x" * 5000).endswith("(5000 long)")
-    assert names.shown(10**6000) == "an integer of 19932 bits"
-    assert names.shown({"a": 1}) == "a value of type dict"
+    assert names.describe_value("x" * 5000).endswith("(5000 long)")
+    assert names.describe_value(10**6000) == "an integer of 19932 bits"
+    assert names.describe_value({"a": 1}) == "a value of type dict"

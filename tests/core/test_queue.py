@@ -8,9 +8,10 @@ from time import perf_counter
 import pytest
 
 from tenure.contract.config import Backoff
-from tenure.core.state import queue as queue_module
-from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
-from tenure.core.state.queue import DELIVERIES_KEPT, HISTORIES_KEPT, NEVER, Queue
+from tenure.core.state import deadlines, deliveries
+from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Delivery, weight_bytes
+from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import count, each
 from tests.core.steps import count_steps
 
@@ -48,10 +49,10 @@ def test_a_lease_with_nothing_left_is_over() -> None:
 def test_a_lease_ends_once_time_is_past_its_deadline() -> None:
     queue = Queue()
     hold(queue, 7, [1, 2], deadline=100)
-    assert queue.next_at == 101
+    assert queue.next_change_ms == 101
     assert pass_time(queue, 100) == []
     assert pass_time(queue, 101) == [Ended(7, "w", 100, [1, 2])]
-    assert (list(queue.reclaim), queue.in_flight, queue.leases, queue.next_at) == ([1, 2], {}, {}, NEVER)
+    assert (list(queue.reclaim), queue.in_flight, queue.leases, queue.next_change_ms) == ([1, 2], {}, {}, NEVER)
     assert queue.deliveries == {1: 1, 2: 1}
     assert pass_time(queue, 101) == [], "asking twice changes nothing"
 
@@ -61,7 +62,7 @@ def test_leases_end_in_the_order_of_their_deadlines_however_far_time_jumps() -> 
     hold(queue, 1, [1, 1], deadline=300)
     hold(queue, 2, [2, 1], deadline=100)
     hold(queue, 3, [3, 1], deadline=200)
-    queue.extend([2, 1], deadline=400)
+    queue.extend([2, 1], deadline_ms=400)
     assert [ended.lease for ended in pass_time(queue, 10_000)] == [3, 1, 2]
     assert queue.expired == 3
 
@@ -78,10 +79,10 @@ def test_a_job_that_comes_back_is_counted_when_it_is_held_again() -> None:
 def test_an_extend_of_some_splits_the_lease_under_its_number() -> None:
     queue = Queue()
     hold(queue, 1, [1, 5], deadline=100)
-    queue.extend([2, 1, 4, 1], deadline=500)
-    queue.extend([4, 1], deadline=50)
+    queue.extend([2, 1, 4, 1], deadline_ms=500)
+    queue.extend([4, 1], deadline_ms=50)
     assert queue.held(1) == [1, 2, 3, 4, 5]
-    assert queue.next_at == 51
+    assert queue.next_change_ms == 51
     assert [ended.runs for ended in pass_time(queue, 51)] == [[4, 1]]
     assert [ended.runs for ended in pass_time(queue, 101)] == [[1, 1, 3, 1, 5, 1]]
     assert queue.held(1) == [2]
@@ -92,7 +93,7 @@ def test_an_extend_of_some_splits_the_lease_under_its_number() -> None:
 def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
     queue = Queue()
     queue.hold(Lease(1, "w", 0, 100, 2, [1, 2], "claim"))
-    queue.extend([2, 1], deadline=200)
+    queue.extend([2, 1], deadline_ms=200)
     pass_time(queue, 101)
     assert queue.claims == {"claim": 1}
     pass_time(queue, 201)
@@ -102,15 +103,15 @@ def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
 def test_the_deadline_of_a_lease_is_the_earliest_of_the_jobs_that_it_still_holds() -> None:
     queue = Queue()
     hold(queue, 1, [1, 4], deadline=100)
-    assert queue.deadline(1) == 100
-    queue.extend([2, 1], deadline=300)
-    queue.extend([3, 1], deadline=200)
-    assert queue.deadline(1) == 100
+    assert queue.deadline_ms(1) == 100
+    queue.extend([2, 1], deadline_ms=300)
+    queue.extend([3, 1], deadline_ms=200)
+    assert queue.deadline_ms(1) == 100
     for seq in (1, 4):
         queue.let_go(seq)
-    assert (queue.deadline(1), queue.held(1), queue.held_count(1)) == (200, [2, 3], 2)
+    assert (queue.deadline_ms(1), queue.held(1), queue.held_count(1)) == (200, [2, 3], 2)
     queue.let_go(3)
-    assert (queue.deadline(1), queue.held(1), queue.held_count(1)) == (300, [2], 1)
+    assert (queue.deadline_ms(1), queue.held(1), queue.held_count(1)) == (300, [2], 1)
     queue.let_go(2)
     assert (queue.held(1), queue.held_count(1), queue.parts) == ([], 0, 0)
 
@@ -119,7 +120,7 @@ def test_the_deadline_of_a_lease_is_the_earliest_of_the_jobs_that_it_still_holds
 def test_the_jobs_that_an_extend_leaves_out_keep_their_deadline(extended: list[int]) -> None:
     queue = Queue()
     hold(queue, 1, [1, 4], deadline=100)
-    queue.extend(extended, deadline=300)
+    queue.extend(extended, deadline_ms=300)
     rest = [seq for seq in (1, 2, 3, 4) if seq not in each(extended)]
     assert [list(each(ended.runs)) for ended in pass_time(queue, 101)] == [rest]
     assert [ended.runs for ended in pass_time(queue, 301)] == [extended]
@@ -132,7 +133,7 @@ def in_parts(lease_count: int, jobs_each: int, *, deadline: int = 200) -> Queue:
     for number in range(lease_count):
         hold(queue, number + 1, [number * jobs_each + 1, jobs_each])
     for seq in range(1, lease_count * jobs_each + 1):
-        queue.extend([seq, 1], deadline=deadline)
+        queue.extend([seq, 1], deadline_ms=deadline)
     return queue
 
 
@@ -143,7 +144,7 @@ def test_an_extend_of_one_job_costs_the_same_however_many_were_extended_before()
 
     def extend(lo: int, hi: int) -> None:
         for seq in range(lo, hi):
-            queue.extend([seq, 1], deadline=1_000 + seq)
+            queue.extend([seq, 1], deadline_ms=1_000 + seq)
 
     extend(1, 10)
     first = count_steps(lambda: extend(10, 110))
@@ -153,17 +154,17 @@ def test_an_extend_of_one_job_costs_the_same_however_many_were_extended_before()
     assert again < 1.1 * first
 
 
-@pytest.mark.parametrize("extended", [False, True], ids=["that run out", "that are watched again"])
+@pytest.mark.parametrize("extended", [False, True], ids=["that run out", "that are indexed again"])
 def test_parts_that_meet_their_deadline_together_cost_the_same_each(
     extended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 100)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 100)
 
     def steps(lease_count: int) -> int:
         queue = in_parts(lease_count, 50)
         if extended:
             for seq in range(1, lease_count * 50 + 1):
-                queue.extend([seq, 1], deadline=500)
+                queue.extend([seq, 1], deadline_ms=500)
         counted = count_steps(lambda: pass_time(queue, 201))
         assert len(queue.in_flight) == (lease_count * 50 if extended else 0)
         return counted
@@ -178,22 +179,26 @@ def test_parts_of_a_shrinking_lease_are_ranked_at_a_cost_of_the_jobs_they_hold()
         queue = Queue()
         hold(queue, 1, [1, jobs], deadline=100)
         for left in range(jobs - 1, 0, -1):
-            queue.extend([1, left], deadline=200)
+            queue.extend([1, left], deadline_ms=200)
         return count_steps(lambda: pass_time(queue, 201))
 
     assert steps(400) < 1.2 * 4 * steps(100)
 
 
 def test_parts_that_ended_early_do_not_pile_up_until_their_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 50)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 50)
     queue = Queue()
     for number in range(1, 1_001):
         hold(queue, number, [10 * number, 10], deadline=86_400_000 + number)
         for seq in range(10 * number, 10 * number + 9):
-            queue.extend([seq, 1], deadline=80_000_000 + seq)
+            queue.extend([seq, 1], deadline_ms=80_000_000 + seq)
             queue.let_go(seq)
-        assert queue.watches <= 2 * (queue.parts + 1) + 51
-        assert len(queue.deadlines) == len(queue.watched) <= queue.watches
+        assert queue.leases_by_deadline.count <= 2 * (queue.parts + 1) + 51
+        assert (
+            len(queue.leases_by_deadline.deadlines_ms)
+            == len(queue.leases_by_deadline.parts)
+            <= queue.leases_by_deadline.count
+        )
     ended = pass_time(queue, 10**9)
     assert [runs[0] for _, _, _, runs in ended] == [10 * number + 9 for number in range(1, 1_001)]
 
@@ -202,19 +207,19 @@ def test_a_part_that_is_watched_twice_under_one_deadline_ends_once() -> None:
     queue = Queue()
     hold(queue, 1, [1, 2], deadline=300)
     for deadline in (100, 300):
-        queue.extend([1, 2], deadline=deadline)
+        queue.extend([1, 2], deadline_ms=deadline)
     assert pass_time(queue, 101) == []
     assert pass_time(queue, 301) == [Ended(1, "w", 300, [1, 2])]
-    assert (queue.watches, queue.watched, queue.parts) == (0, {}, 0)
+    assert (queue.leases_by_deadline.count, queue.leases_by_deadline.parts, queue.parts) == (0, {}, 0)
 
 
 def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:
     queue = Queue()
     hold(queue, 1, [1, 1], deadline=100)
-    queue.extend([1, 1], deadline=300)
+    queue.extend([1, 1], deadline_ms=300)
     assert pass_time(queue, 200) == []
-    assert queue.next_at == 301
-    assert [ended.deadline for ended in pass_time(queue, 301)] == [300]
+    assert queue.next_change_ms == 301
+    assert [ended.deadline_ms for ended in pass_time(queue, 301)] == [300]
 
 
 def test_a_wait_ends_when_its_time_has_come() -> None:
@@ -222,17 +227,17 @@ def test_a_wait_ends_when_its_time_has_come() -> None:
     hold(queue, 1, [1, 3])
     for seq, due in ((1, 50), (2, 0), (3, 40)):
         queue.let_go(seq)
-        queue.wait(seq, due, now=10)
-    assert (list(queue.reclaim), list(queue.delayed), queue.next_at) == ([2], [1, 3], 40)
+        queue.make_ready_at(seq, due, now_ms=10)
+    assert (list(queue.reclaim), list(queue.delayed), queue.next_change_ms) == ([2], [1, 3], 40)
     pass_time(queue, 40)
-    assert (list(queue.reclaim), queue.next_at) == ([2, 3], 50)
+    assert (list(queue.reclaim), queue.next_change_ms) == ([2, 3], 50)
     pass_time(queue, 50)
     assert (list(queue.reclaim), list(queue.delayed)) == ([1, 2, 3], [])
 
 
 def test_a_delayed_job_above_the_cursor_is_simply_fresh_again() -> None:
     queue = Queue()
-    queue.wait(5, 50, now=0)
+    queue.make_ready_at(5, 50, now_ms=0)
     pass_time(queue, 50)
     assert (list(queue.delayed), list(queue.reclaim)) == ([], [])
 
@@ -241,7 +246,7 @@ def test_back_off_holds_an_expired_job_back_from_its_deadline_on() -> None:
     queue, backoff = Queue(), Backoff(min_ms=30, max_ms=1000, factor=2, jitter=False)
     hold(queue, 1, [1, 1], deadline=100)
     pass_time(queue, 110, backoff=backoff)
-    assert (list(queue.delayed), queue.next_at) == ([1], 130)
+    assert (list(queue.delayed), queue.next_change_ms) == ([1], 130)
     pass_time(queue, 130, backoff=backoff)
     hold(queue, 2, [1, 1], deadline=200)
     pass_time(queue, 300, backoff=backoff)
@@ -262,43 +267,43 @@ def test_forgetting_a_range_forgets_all_that_is_known_in_it_and_nothing_else(cou
     hold(queue, 1, [1, 9 + count_known])
     for seq in (2, 3, 4):
         queue.let_go(seq)
-        queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
-    queue.wait(2, 0, now=0)
-    queue.wait(3, 500, now=0)
+        queue.record_delivery(seq, Delivery(1, "w", 0, 1, "nack"))
+    queue.make_ready_at(2, 0, now_ms=0)
+    queue.make_ready_at(3, 500, now_ms=0)
     queue.park(4, "why")
     queue.uniques, queue.uniques_by_seq = {"u": 5, "v": 8}, {5: "u", 8: "v"}
     queue.forget_range(2, 7)
     assert sorted(queue.in_flight) == [1, *range(7, 10 + count_known)]
-    assert (list(queue.reclaim), list(queue.delayed), queue.parked, queue.histories) == ([], [], {}, {})
+    assert (list(queue.reclaim), list(queue.delayed), queue.parked, queue.deliveries_ended) == ([], [], {}, {})
     assert (queue.deliveries, queue.uniques, queue.uniques_by_seq) == ({}, {"v": 8}, {8: "v"})
     assert queue.leases[1].left == 4 + count_known
 
 
 def test_stories_are_bounded_by_job_and_by_number() -> None:
     queue = Queue()
-    for number in range(DELIVERIES_KEPT + 5):
-        queue.remember(1, Delivery(number, "w", 0, 1, "nack"))
-    assert [delivery.lease for delivery in queue.histories[1]] == list(range(5, DELIVERIES_KEPT + 5))
-    for seq in range(2, HISTORIES_KEPT + 2):
-        queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
-    assert len(queue.histories) == HISTORIES_KEPT
-    assert 1 not in queue.histories, "the oldest story goes first"
+    for number in range(ENDED_PER_JOB_MAX + 5):
+        queue.record_delivery(1, Delivery(number, "w", 0, 1, "nack"))
+    assert [delivery.lease for delivery in queue.deliveries_ended[1]] == list(range(5, ENDED_PER_JOB_MAX + 5))
+    for seq in range(2, ENDED_JOBS_MAX + 2):
+        queue.record_delivery(seq, Delivery(1, "w", 0, 1, "nack"))
+    assert len(queue.deliveries_ended) == ENDED_JOBS_MAX
+    assert 1 not in queue.deliveries_ended, "the oldest goes first"
     assert queue.deliveries[1] == 1, "its count does not"
 
 
 def test_stories_are_bounded_by_what_they_weigh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "HISTORIES_BYTES", 10_000)
+    monkeypatch.setattr(deliveries, "ENDED_BYTES_MAX", 10_000)
     queue = Queue()
     for seq in range(1, 31):
         for _ in range(seq % 3 + 1):
-            queue.remember(seq, Delivery(1, "node", 0, 1, "nack", "r" * 1_000))
-        assert queue.histories_bytes == sum(map(weight_bytes, queue.histories.values()))
-        assert queue.histories_bytes <= 10_000
-    assert list(queue.histories) == [27, 28, 29, 30], "the oldest stories go first"
-    queue.remember(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))
-    assert list(queue.histories) == [27], "the last one stays, whatever it weighs"
+            queue.record_delivery(seq, Delivery(1, "node", 0, 1, "nack", "r" * 1_000))
+        assert queue.deliveries_ended.size_bytes == sum(map(weight_bytes, queue.deliveries_ended.values()))
+        assert queue.deliveries_ended.size_bytes <= 10_000
+    assert list(queue.deliveries_ended) == [27, 28, 29, 30], "the oldest go first"
+    queue.record_delivery(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))
+    assert list(queue.deliveries_ended) == [27], "the last one stays, whatever it weighs"
     queue.forget(27)
-    assert queue.histories_bytes == 0
+    assert queue.deliveries_ended.size_bytes == 0
 
 
 def test_the_oldest_story_goes_at_a_cost_that_does_not_grow_with_those_that_went_before() -> None:
@@ -308,20 +313,20 @@ def test_the_oldest_story_goes_at_a_cost_that_does_not_grow_with_those_that_went
     def seconds(lo: int, hi: int) -> float:
         started = perf_counter()
         for seq in range(lo, hi):
-            queue.remember(seq, Delivery(1, "w", 0, 1, "nack"))
+            queue.record_delivery(seq, Delivery(1, "w", 0, 1, "nack"))
         return perf_counter() - started
 
-    filling = median(seconds(lo, lo + 500) for lo in range(0, HISTORIES_KEPT, 500))
-    replacing = median(seconds(lo, lo + 500) for lo in range(HISTORIES_KEPT, 4 * HISTORIES_KEPT, 500))
+    filling = median(seconds(lo, lo + 500) for lo in range(0, ENDED_JOBS_MAX, 500))
+    replacing = median(seconds(lo, lo + 500) for lo in range(ENDED_JOBS_MAX, 4 * ENDED_JOBS_MAX, 500))
     assert replacing < 8 * filling
 
 
 def test_wall_delays_follow_the_offset() -> None:
     queue = Queue()
     queue.delayed.add(3)
-    queue.wall_delays.append(1000 << 64 | 3)
+    queue.delays.by_wall.append(1000 << 64 | 3)
     queue.plan(wall_offset_ms=900)
-    assert queue.next_at == 100
+    assert queue.next_change_ms == 100
     queue.pass_time(99, wall_offset_ms=900, backoff=None)
     assert 3 in queue.delayed
     queue.pass_time(50, wall_offset_ms=950, backoff=None)
@@ -333,8 +338,8 @@ def test_leases_that_ended_early_do_not_pile_up_until_their_deadline():
     for number in range(1, 20_001):
         queue.hold(Lease(number, "w", 0, 86_400_000 + number, 1, [number, 1]))
         queue.let_go(number)
-    assert queue.watches <= 2_001
-    assert len(queue.deadlines) <= 2_001
+    assert queue.leases_by_deadline.count <= 2_001
+    assert len(queue.leases_by_deadline.deadlines_ms) <= 2_001
 
 
 @pytest.mark.parametrize("by_wall", [False, True])
@@ -343,21 +348,21 @@ def test_delays_of_jobs_that_are_gone_do_not_pile_up(by_wall: bool, living: int)
     queue = Queue()
     for seq in range(1, 20_001):
         if by_wall:
-            queue.wait_for_wall(seq, 1_000_000 + seq)
+            queue.delays.add_wall(seq, 1_000_000 + seq)
         else:
-            queue.wait(seq, 1_000_000 + seq, now=0)
+            queue.make_ready_at(seq, 1_000_000 + seq, now_ms=0)
         if seq > living:
             queue.forget(seq)
-    assert len(queue.delays) + len(queue.wall_delays) <= (2_001 if living else 0)
+    assert len(queue.delays.by_log) + len(queue.delays.by_wall) <= (2_001 if living else 0)
     queue.pass_time(2_000_000, wall_offset_ms=0, backoff=None)
-    assert (len(queue.delayed), queue.stale_delays) == (0, 0)
+    assert (len(queue.delayed), queue.delays.stale) == (0, 0)
 
 
 def test_delays_of_jobs_that_are_deleted_together_go_with_them() -> None:
     queue = Queue()
     for seq in range(1, 5_001):
-        queue.wait(seq, 1_000_000 + seq, now=0)
-        queue.wait_for_wall(5_000 + seq, 1_000_000)
+        queue.make_ready_at(seq, 1_000_000 + seq, now_ms=0)
+        queue.delays.add_wall(5_000 + seq, 1_000_000)
     queue.forget_range(11, 9_991)
-    assert (len(queue.delays), len(queue.wall_delays), len(queue.delayed)) == (10, 10, 20)
-    assert queue.stale_delays == 0
+    assert (len(queue.delays.by_log), len(queue.delays.by_wall), len(queue.delayed)) == (10, 10, 20)
+    assert queue.delays.stale == 0

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.contract.config import TopicConfig
 from tenure.contract.records import lease_id, parse_lease_id
-from tenure.core.decide.settle import sift
+from tenure.core.decide.settle import select_held
 from tenure.core.state.lease import Lease
 from tenure.core.state.queue import Queue
 from tenure.core.state.topic import Topic
@@ -26,33 +26,33 @@ def make() -> tuple[Topic, Queue]:
 
 def test_a_node_holds_what_it_holds_in_the_order_it_names_it() -> None:
     topic, queue = make()
-    assert sift(topic, queue, node="a", seqs=[3, 5, 1, 6, 4, 7, 99]) == ([3, 1, 4], [5, 6, 7, 99])
-    assert sift(topic, queue, node="a", seqs=[2]) == ([2], [])
-    assert sift(topic, queue, node="b", seqs=[2]) == ([], [2])
-    assert sift(topic, queue, node="a", seqs=range(1, 4)) == ([1, 2, 3], [])
+    assert select_held(topic, queue, node="a", seqs=[3, 5, 1, 6, 4, 7, 99]) == ([3, 1, 4], [5, 6, 7, 99])
+    assert select_held(topic, queue, node="a", seqs=[2]) == ([2], [])
+    assert select_held(topic, queue, node="b", seqs=[2]) == ([], [2])
+    assert select_held(topic, queue, node="a", seqs=range(1, 4)) == ([1, 2, 3], [])
 
 
 def test_a_lease_stands_for_everything_under_it() -> None:
     topic, queue = make()
-    assert sift(topic, queue, node="a", seqs=None, lease=lease_id(16)) == ([1, 2, 3], [])
-    assert sift(topic, queue, node="b", seqs=None, lease=lease_id(16)) == ([], [])
-    assert sift(topic, queue, node="a", seqs=None, lease="lease_99") == ([], [])
+    assert select_held(topic, queue, node="a", seqs=None, lease=lease_id(16)) == ([1, 2, 3], [])
+    assert select_held(topic, queue, node="b", seqs=None, lease=lease_id(16)) == ([], [])
+    assert select_held(topic, queue, node="a", seqs=None, lease="lease_99") == ([], [])
 
 
 def test_fences_hold_one_by_one_or_all_together() -> None:
     topic, queue = make()
     ids = [lease_id(16), lease_id(16), lease_id(18)]
-    assert sift(topic, queue, node="a", seqs=[1, 4, 5], lease_ids=ids) == ([1], [4, 5])
-    assert sift(topic, queue, node="a", seqs=[1, 4], lease=lease_id(17)) == ([4], [1])
-    both = sift(topic, queue, node="a", seqs=[1, 4], lease=lease_id(16), lease_ids=[lease_id(16), lease_id(17)])
+    assert select_held(topic, queue, node="a", seqs=[1, 4, 5], lease_ids=ids) == ([1], [4, 5])
+    assert select_held(topic, queue, node="a", seqs=[1, 4], lease=lease_id(17)) == ([4], [1])
+    both = select_held(topic, queue, node="a", seqs=[1, 4], lease=lease_id(16), lease_ids=[lease_id(16), lease_id(17)])
     assert both == ([1], [4]), "given both, both must fit"
 
 
 def test_strict_minds_only_what_is_still_alive() -> None:
     topic, queue = make()
-    assert sift(topic, queue, node="a", seqs=[1, 7, 99], strict=True) == ([1], [7, 99])
+    assert select_held(topic, queue, node="a", seqs=[1, 7, 99], strict=True) == ([1], [7, 99])
     with pytest.raises(LeaseLost) as error:
-        sift(topic, queue, node="a", seqs=[1, 5, 6, 7], strict=True)
+        select_held(topic, queue, node="a", seqs=[1, 5, 6, 7], strict=True)
     assert error.value.detail == {"skipped": [5, 6]}
 
 
@@ -67,4 +67,4 @@ def test_fences_must_be_as_many_as_seqs() -> None:
     topic, queue = make()
     for ids in ([], [lease_id(16)], [lease_id(16)] * 3):
         with pytest.raises(Invalid):
-            sift(topic, queue, node="a", seqs=[1, 2], lease_ids=ids)
+            select_held(topic, queue, node="a", seqs=[1, 2], lease_ids=ids)

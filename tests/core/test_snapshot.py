@@ -7,7 +7,7 @@ import pytest
 
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
-from tenure.core.state import queue as queue_module
+from tenure.core.state import deadlines, deliveries
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease import Ended
 from tenure.core.state.snapshot import (
@@ -73,7 +73,7 @@ def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine, name_of_qu
     loaded = load_topic(dump_topic(topic, now_ms=engine.state.log_ms))
     assert topic.queue is not None
     assert loaded.queue is not None
-    for name in ("cursor", "acked_max", "deliveries", "parked", "copies", "histories", "uniques", "claims"):
+    for name in ("cursor", "acked_max", "deliveries", "parked", "copies", "deliveries_ended", "uniques", "claims"):
         assert getattr(loaded.queue, name) == getattr(topic.queue, name), name
     for name in ("reclaim", "delayed"):
         assert list(getattr(loaded.queue, name)) == list(getattr(topic.queue, name)), name
@@ -95,7 +95,7 @@ def test_a_delay_by_the_wall_clock_is_planned_again_once_the_offset_is_known(eng
     for before, after in zip(engine.state.by_id.values(), loaded.by_id.values(), strict=True):
         if before.queue is not None:
             assert after.queue is not None
-            assert after.queue.next_at == before.queue.next_at
+            assert after.queue.next_change_ms == before.queue.next_change_ms
 
 
 def test_the_facts_about_the_broker_travel_alone(engine: Engine) -> None:
@@ -135,7 +135,7 @@ def extended_one_by_one(lease_count: int, jobs_each: int) -> Engine:
 
 
 def test_jobs_that_were_extended_one_by_one_come_back_after_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_STALE_MIN", 10)
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 10)
     engine = extended_one_by_one(3, 40)
     loaded = load_checkpoint(dump_checkpoint(engine.state))
     invariants(loaded)
@@ -192,11 +192,14 @@ def test_stories_weigh_the_same_after_a_restore(engine: Engine, monkeypatch: pyt
     loaded = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
     assert queue is not None
     assert loaded is not None
-    assert (loaded.histories, loaded.histories_bytes) == (queue.histories, queue.histories_bytes)
-    monkeypatch.setattr(queue_module, "HISTORIES_BYTES", queue.histories_bytes - 1)
+    assert (loaded.deliveries_ended, loaded.deliveries_ended.size_bytes) == (
+        queue.deliveries_ended,
+        queue.deliveries_ended.size_bytes,
+    )
+    monkeypatch.setattr(deliveries, "ENDED_BYTES_MAX", queue.deliveries_ended.size_bytes - 1)
     lighter = load_checkpoint(dump_checkpoint(engine.state)).topics["q"].queue
     assert lighter is not None
-    assert list(lighter.histories) == list(queue.histories)[1:], "a limit that was lowered holds at once"
+    assert list(lighter.deliveries_ended) == list(queue.deliveries_ended)[1:], "a limit that was lowered holds at once"
 
 
 def test_what_is_no_checkpoint_is_not_taken_for_one(engine: Engine) -> None:

@@ -368,7 +368,7 @@ def deadline_after_restart(disk: SimDisk, clock: ManualClock) -> int:
     queue = session.engine.state.topics["q"].queue
     assert queue is not None
     [lease] = queue.leases.values()
-    return lease.deadline + session.engine.state.wall_offset_ms
+    return lease.deadline_ms + session.engine.state.wall_offset_ms
 
 
 @pytest.mark.parametrize(("wait_ms", "moved_ms"), [(2_900, 0), (3_100, 3_100), (5_000, 5_000)])
@@ -490,8 +490,8 @@ async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_sync
     def step(engine: Engine) -> Any:
         """Take a step in a turn in which somebody has just begun to wait; after a drop, nobody sends anything more."""
         answer = broker.produce("r", payloads(1))
-        assert answer.gate is not None
-        answers.append(answer.gate.wait(answer.batch, answer.level))
+        assert answer.durability is not None
+        answers.append(answer.durability.wait(answer.batch, answer.level))
         segments = len(engine.log.segments())
         more = real(engine)
         dropped.extend(range(len(engine.log.segments()), segments))

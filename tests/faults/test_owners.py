@@ -62,10 +62,10 @@ async def test_fault_16_an_older_writer_is_fenced_by_its_epoch() -> None:
     second.log.seal()
     assert second.log.epoch > first.log.epoch
     assert second.claim(5).lease >> 40 > first.engine.state.epoch - 1
-    kept = [event.at for event in events_of(second.engine)]
+    kept = [event.at_ms for event in events_of(second.engine)]
     world = disk.kill()
     again = Session(world, Ledger(), clock)
-    assert [event.at for event in events_of(again.engine)][: len(kept)] == kept
+    assert [event.at_ms for event in events_of(again.engine)][: len(kept)] == kept
     check_fold(again.engine)
 
 

@@ -202,25 +202,25 @@ def check_leases(log_events: Iterable[events.Event]) -> None:
             case events.Claimed() if event.topic in known:
                 for seq in each(event.runs):
                     deadline = held.get((event.topic, seq))
-                    assert deadline is None or deadline < event.at, f"job {seq} is claimed while held"
-                    held[event.topic, seq] = event.deadline
+                    assert deadline is None or deadline < event.at_ms, f"job {seq} is claimed while held"
+                    held[event.topic, seq] = event.deadline_ms
             case events.Extended() if event.topic in known:
                 for seq in each(event.runs):
-                    assert held.get((event.topic, seq), -1) >= event.at, f"job {seq} is extended, but not held"
-                    held[event.topic, seq] = event.deadline
+                    assert held.get((event.topic, seq), -1) >= event.at_ms, f"job {seq} is extended, but not held"
+                    held[event.topic, seq] = event.deadline_ms
             case events.Acked() if event.topic in known:
                 for seq in each(event.runs):
-                    assert held.pop((event.topic, seq), -1) >= event.at, f"job {seq} is acked, but not held"
+                    assert held.pop((event.topic, seq), -1) >= event.at_ms, f"job {seq} is acked, but not held"
             case events.Released() if event.topic in known:
                 for seq in each(event.runs):
-                    assert held.pop((event.topic, seq), -1) >= event.at, f"job {seq} is released, but not held"
+                    assert held.pop((event.topic, seq), -1) >= event.at_ms, f"job {seq} is released, but not held"
             case events.DeadLettered() | events.Deleted():
                 for seq in each(event.runs):
                     held.pop((event.topic, seq), None)
             case events.Evicted() if event.topic in known:
                 for seq in each(event.runs):
                     deadline = held.get((event.topic, seq))
-                    assert deadline is None or deadline < event.at, f"job {seq} is evicted while held"
+                    assert deadline is None or deadline < event.at_ms, f"job {seq} is evicted while held"
 
 
 def _carried_leases(event: events.TopicCarried) -> dict[tuple[int, int], int]:

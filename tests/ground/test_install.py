@@ -107,8 +107,6 @@ def test_the_spark_extra_brings_a_spark_that_delta_has_a_connector_for():
 # The last release with an advisory that we know of: what a floor must lie above.
 ADVISORIES = {
     "h2": "4.2.0",  # CVE-2025-57804
-    "aiohttp": "3.13.2",  # CVE-2025-69223 and others
-    "urllib3": "2.6.2",  # CVE-2026-21441
     "pyarrow": "23.0.0",  # CVE-2026-25087
     "pyspark": "3.5.6",  # CVE-2025-54920
     "redis": "4.5.4",  # CVE-2023-28859

@@ -18,7 +18,7 @@ from tests.ground.test_public_names import PUBLIC
 
 # Public by their spelling only: the package itself calls them, and no user holds what they take.
 INTERNAL = {
-    "Answer": "its gate is the broker's own",
+    "Answer": "its durability is the broker's own",
     "Collector.of": "a producer makes its collector of the manifest that it has read already",
     "Descriptor.of": "a fetch makes it of an entry of the manifest",
     "App.new_timers": "the worker opens the timers of its app",

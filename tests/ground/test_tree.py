@@ -88,7 +88,7 @@ def test_one_install_goes_all_the_way_from_server_to_worker():
     """What the engine alone looks for is three of them; `test_imports` holds it to that."""
     engine = {"msgspec", "pyroaring", "crc32c"}
     assert names(PROJECT["dependencies"]) == engine | {
-        *("uvloop", "httptools", "h2", "aiohttp", "urllib3", "cronsim", "typer", "rich"),
+        *("uvloop", "httptools", "h2", "cronsim", "typer", "rich"),
     }
 
 

@@ -45,13 +45,13 @@ class Payloads:
         for index in range(event.count):
             blob, seq = slice_blob(ends, blobs, index), event.first_seq + index
             data, extras = unpack(blob, event.plain)
-            record = Stored(seq, event.ts, data, extras.tag, extras.node, extras.meta, extras.hops)
+            record = Stored(seq, event.ts_ms, data, extras.tag, extras.node, extras.meta, extras.hops)
             self._records[event.topic, seq] = record, len(blob)
 
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         return [self._records[topic.id, seq][0] for seq in each(runs)]
 
-    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+    def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         return self.records(topic, runs), {}
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:

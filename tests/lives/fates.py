@@ -30,7 +30,9 @@ def pass_time(life: Life, random: Random) -> None:
 def _to_deadline(life: Life) -> int:
     now = check.log_time(life.engine)
     queues = [topic.queue for topic in life.engine.state.by_id.values() if topic.queue is not None]
-    return max(0, min((queue.next_at - 1 - now for queue in queues if queue.next_at < now + 10**8), default=0))
+    return max(
+        0, min((queue.next_change_ms - 1 - now for queue in queues if queue.next_change_ms < now + 10**8), default=0)
+    )
 
 
 def tell_time(life: Life, random: Random) -> None:
@@ -205,7 +207,7 @@ def end(life: Life) -> None:
 def _last_delivery_ms(life: Life) -> int:
     """The latest ``deliver_at`` of any job, which a wall clock set back may have put off by days."""
     queues = [topic.queue for topic in life.engine.state.topics.values() if topic.queue is not None]
-    return max((entry >> 64 for queue in queues for entry in queue.wall_delays), default=0)
+    return max((entry >> 64 for queue in queues for entry in queue.delays.by_wall), default=0)
 
 
 def drain(life: Life) -> None:

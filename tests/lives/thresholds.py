@@ -14,11 +14,10 @@ __all__ = ["random_settings", "small_thresholds"]
 
 #: Where a threshold is a constant of a module, it is lowered for as long as lives run.
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
-    ("tenure.core.state.queue", "_STALE_MIN", 1),
-    ("tenure.core.state.queue", "HISTORIES_KEPT", 5),
-    ("tenure.core.state.queue", "DELIVERIES_KEPT", 2),
-    ("tenure.core.state.invariants", "HISTORIES_KEPT", 5),
-    ("tenure.core.state.invariants", "DELIVERIES_KEPT", 2),
+    ("tenure.core.state.deadlines", "_STALE_MIN", 1),
+    ("tenure.core.state.delays", "_STALE_MIN", 1),
+    ("tenure.core.state.deliveries", "ENDED_JOBS_MAX", 5),
+    ("tenure.core.state.deliveries", "ENDED_PER_JOB_MAX", 2),
     ("tenure.core.claim", "LETTERS_MAX", 2),
     ("tenure.core.decide.claim", "LETTERS_MAX", 2),
     ("tenure.core.decide.dead_letters", "LETTERS_MAX", 2),

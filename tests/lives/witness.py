@@ -116,7 +116,7 @@ class Witness:
         event = noted.event
         topic = self.topics.get(getattr(event, "topic", 0))
         if topic is not None:
-            self._expire(topic, event.at)
+            self._expire(topic, event.at_ms)
         match event:
             case e.Opened() | e.ClockSet():
                 self._set_clock(event)
@@ -136,7 +136,7 @@ class Witness:
     def _set_clock(self, event: e.Opened | e.ClockSet) -> None:
         for topic in self.topics.values():
             for job in topic.jobs.values():
-                if job.wall_due <= event.at + self.wall_offset_ms:
+                if job.wall_due <= event.at_ms + self.wall_offset_ms:
                     job.wall_due = 0
         self.wall_offset_ms = event.wall_offset_ms
 
@@ -157,24 +157,24 @@ class Witness:
             case e.Acked():
                 for seq in each(event.runs):
                     job = self._remove(topic, seq, "acked")
-                    if not job.is_held(event.at) or job.node != event.node:
+                    if not job.is_held(event.at_ms) or job.node != event.node:
                         raise Anomaly(
                             "ack", f"seq {seq} of {topic.name} is acked by {event.node}, which does not hold it"
                         )
             case e.Extended():
-                for job in self._held(topic, event.runs, event.at, "extended"):
-                    job.deadline, job.set_by = event.deadline, len(self.noted) - 1
+                for job in self._held(topic, event.runs, event.at_ms, "extended"):
+                    job.deadline, job.set_by = event.deadline_ms, len(self.noted) - 1
             case e.Released():
-                dues = iter(event.dues or ())
-                for job in self._held(topic, event.runs, event.at, "released"):
-                    job.lease, job.due = 0, next(dues, event.due)
+                dues = iter(event.dues_ms or ())
+                for job in self._held(topic, event.runs, event.at_ms, "released"):
+                    job.lease, job.due = 0, next(dues, event.due_ms)
             case e.Deleted():
                 for seq in each(event.runs):
                     self._remove(topic, seq, "deleted")
             case e.Evicted():
                 for seq in each(event.runs):
                     job = self._remove(topic, seq, "evicted")
-                    if job.is_held(event.at) or job.is_parked:
+                    if job.is_held(event.at_ms) or job.is_parked:
                         raise Anomaly("evicted", f"seq {seq} of {topic.name} is evicted while it is held or parked")
             case e.DeadLettered():
                 self._bury(topic, event)
@@ -200,19 +200,19 @@ class Witness:
                     setattr(topic.jobs[seq], name, value)
 
     def _claim(self, topic: _Topic, event: e.Claimed) -> None:
-        wall, limit = event.at + self.wall_offset_ms, topic.deliveries_max
+        wall, limit = event.at_ms + self.wall_offset_ms, topic.deliveries_max
         for seq in each(event.runs):
             job = topic.jobs.get(seq)
             where = f"seq {seq} of {topic.name}"
             if job is None:
                 raise Anomaly("claim", f"{where} is claimed, but it is not there")
-            if job.is_held(event.at):
+            if job.is_held(event.at_ms):
                 raise Anomaly("overlap", f"{where} is claimed for {event.node} while {job.node} holds it")
-            if job.is_parked or job.due > event.at or job.wall_due > wall:
+            if job.is_parked or job.due > event.at_ms or job.wall_due > wall:
                 raise Anomaly("claim", f"{where} is claimed, but it is parked or not due: {job}")
             if limit and job.deliveries >= limit:
                 raise Anomaly("deliveries", f"{where} is delivered for the {job.deliveries + 1}th time of {limit}")
-            job.lease, job.node, job.deadline = event.lease, event.node, event.deadline
+            job.lease, job.node, job.deadline = event.lease, event.node, event.deadline_ms
             job.deliveries, job.due, job.wall_due, job.set_by = job.deliveries + 1, 0, 0, len(self.noted) - 1
 
     def _held(self, topic: _Topic, runs: list[int], now: int, what: str) -> list[Job]:
@@ -291,9 +291,9 @@ class Witness:
         for seq, job in known.jobs.items():
             lease = queue.in_flight.get(seq)
             where = f"seq {seq} of {topic.name}"
-            if job.is_held(now) and (lease is None or (lease.number, lease.deadline) != (job.lease, job.deadline)):
+            if job.is_held(now) and (lease is None or (lease.number, lease.deadline_ms) != (job.lease, job.deadline)):
                 raise Anomaly("state", f"{where} is held until {job.deadline} by the log, by the state: {lease}")
-            if lease is not None and not job.is_held(now) and queue.next_at > now:
+            if lease is not None and not job.is_held(now) and queue.next_change_ms > now:
                 raise Anomaly("immortal", f"the lease on {where} ended at {job.deadline}, and nothing will end it")
             if (seq in queue.parked) != job.is_parked:
                 raise Anomaly("state", f"{where}: parked is {seq in queue.parked}, by the log {job.is_parked}")

@@ -22,7 +22,7 @@ from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.core.events import decode
 from tenure.core.fold import fold
-from tenure.core.state import queue as queue_module
+from tenure.core.state import deadlines, delays, deliveries
 from tenure.core.state import topic as topic_module
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import (
@@ -44,10 +44,11 @@ from tenure.testing.simdisk import CrashMode
 
 CHECKPOINTS_KEPT = 3
 CRAMPED: list[tuple[ModuleType, str, int]] = [
-    (queue_module, "_STALE_MIN", 1),
-    (queue_module, "HISTORIES_KEPT", 3),
-    (queue_module, "HISTORIES_BYTES", 1_500),
-    (queue_module, "DELIVERIES_KEPT", 2),
+    (deadlines, "_STALE_MIN", 1),
+    (delays, "_STALE_MIN", 1),
+    (deliveries, "ENDED_JOBS_MAX", 3),
+    (deliveries, "ENDED_BYTES_MAX", 1_500),
+    (deliveries, "ENDED_PER_JOB_MAX", 2),
     (topic_module, "_PACK_BITS", 2),
 ]
 """Thresholds so low that a short life goes beyond them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tenure import Record
-from tenure.core.state.frame_index import make_piece
+from tenure.core.state.frame_index import make_index
 from tenure.core.state.invariants import invariants
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.state import State
@@ -54,15 +54,17 @@ def break_dead(topic: Topic, queue: Queue) -> None:
     topic.dead.add(99)
 
 
-def break_pieces(topic: Topic, queue: Queue) -> None:
-    (piece,) = topic.pieces
-    topic.pieces[0] = make_piece(piece.segment, [[2, *piece.firsts[1:]], piece.offsets, piece.sizes, piece.times])
+def break_frame_index(topic: Topic, queue: Queue) -> None:
+    (entry,) = topic.frame_index
+    topic.frame_index[0] = make_index(
+        entry.segment, [[2, *entry.firsts[1:]], entry.offsets, entry.sizes, entry.times_ms]
+    )
 
 
 def break_order(topic: Topic, queue: Queue) -> None:
-    (piece,) = topic.pieces
-    firsts = [piece.firsts[0], 1, *piece.firsts[2:]]
-    topic.pieces[0] = make_piece(piece.segment, [firsts, piece.offsets, piece.sizes, piece.times])
+    (entry,) = topic.frame_index
+    firsts = [entry.firsts[0], 1, *entry.firsts[2:]]
+    topic.frame_index[0] = make_index(entry.segment, [firsts, entry.offsets, entry.sizes, entry.times_ms])
 
 
 def break_base(topic: Topic, queue: Queue) -> None:
@@ -109,24 +111,24 @@ def break_claims(topic: Topic, queue: Queue) -> None:
     queue.claims["other"] = 1
 
 
-def break_watch(topic: Topic, queue: Queue) -> None:
-    queue.watched[queue.deadlines[0]].clear()
+def break_leases_by_deadline(topic: Topic, queue: Queue) -> None:
+    queue.leases_by_deadline.parts[queue.leases_by_deadline.deadlines_ms[0]].clear()
 
 
 def break_delays(topic: Topic, queue: Queue) -> None:
-    queue.delays.clear()
+    queue.delays.by_log.clear()
 
 
 def break_stale(topic: Topic, queue: Queue) -> None:
-    queue.stale_delays += 1
+    queue.delays.stale += 1
 
 
-def break_histories(topic: Topic, queue: Queue) -> None:
-    queue.histories_bytes += 1
+def break_deliveries_ended(topic: Topic, queue: Queue) -> None:
+    queue.deliveries_ended.size_bytes += 1
 
 
 def break_plan(topic: Topic, queue: Queue) -> None:
-    queue.next_at = NEVER
+    queue.next_change_ms = NEVER
 
 
 def break_uniques(topic: Topic, queue: Queue) -> None:

@@ -317,7 +317,7 @@ class QueueMachine(EngineMachine):
         if self.is_cramped:
             topic, queue = self.engine.state.queue("q")
             self.engine.state.pass_time(topic, now)
-            reasons = [delivery.reason for delivery in queue.histories.get(job.seq, [])]
+            reasons = [delivery.reason for delivery in queue.deliveries_ended.get(job.seq, [])]
         return ([reason for reason in reasons if reason is not None] or ["max_deliveries"])[-1]
 
     def claim_again(self, lease: int, options: dict[str, Any]) -> None:
@@ -383,7 +383,7 @@ class QueueMachine(EngineMachine):
         if lease_ids is not None:
             options["lease_ids"] = [lease_id(number) for number in lease_ids]
         with self.step() as now:
-            mine, skipped = self.sift(node, seqs, lease, lease_ids)
+            mine, skipped = self.select_held(node, seqs, lease, lease_ids)
             lost = [seq for seq in skipped if seq in queue.jobs]
             if strict and lost:
                 self.lease_lost(what, options, lost, lease_ms)
@@ -400,7 +400,7 @@ class QueueMachine(EngineMachine):
                 if job.lease == lease:
                     self.model.queue.release(job, now)
 
-    def sift(
+    def select_held(
         self, node: str, seqs: list[int] | None, lease: int | None, lease_ids: list[int] | None
     ) -> tuple[set[int], list[int]]:
         queue = self.model.queue
@@ -575,14 +575,16 @@ class QueueMachine(EngineMachine):
             counted = queue.deliveries.get(seq, 1 if lease is not None else 0)
             assert counted == job.deliveries, f"deliveries of {seq}"
             if lease is not None:
-                held = (lease.number, lease.node, lease.since, lease.deadline)
+                held = (lease.number, lease.node, lease.since_ms, lease.deadline_ms)
                 assert held == (job.lease, job.node, job.since, job.deadline)
             self.check_story(queue, job)
             assert (queue.parked.get(seq) or "").split(";")[0] == (job.parked or "")
 
     def check_story(self, queue: Queue, job: Job) -> None:
         """All failed deliveries are kept; where little may be kept, the last of them or none."""
-        story = [(d.lease, d.node, d.since, d.until, d.end, d.reason) for d in queue.histories.get(job.seq, [])]
+        story = [
+            (d.lease, d.node, d.since_ms, d.until_ms, d.end, d.reason) for d in queue.deliveries_ended.get(job.seq, [])
+        ]
         told = job.story[len(job.story) - len(story) :] if self.is_cramped else job.story
         assert story == [row if row[4] != "dead" else (*row[:5], story[i][5]) for i, row in enumerate(told)]
 

@@ -8,7 +8,8 @@ import pytest
 
 from tenure import Settings
 from tenure.errors import Invalid
-from tenure.testing import ManualClock, memory, memory_broker
+from tenure.testing import ManualClock, memory_broker
+from tenure.testing import server as memory
 
 
 def test_the_example_in_the_docstring_runs():

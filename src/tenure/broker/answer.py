@@ -8,12 +8,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Answer", "Gate"]
+__all__ = ["Answer", "Durability"]
 
 T = TypeVar("T")
 
 
-class Gate(Protocol):
+class Durability(Protocol):
     """Knows how far batches have come."""
 
     def reached(self, batch: int, level: int) -> bool:
@@ -33,20 +33,20 @@ class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
     """A reply that may be given once ``batch`` has reached ``level``.
 
     ``await`` it for the reply. A thousand answers can be collected first; they cost one write together. An engine
-    without a broker around it has no gate: there the reply is simply read.
+    without a broker around it has no durability: there the reply is simply read.
     """
 
     reply: T
     batch: int
     level: int
-    gate: Gate | None = None
+    durability: Durability | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        gate, level = self.gate, self.level
-        if level and gate is not None and not gate.reached(self.batch, level):
+        durability, level = self.durability, self.level
+        if level and durability is not None and not durability.reached(self.batch, level):
             try:
-                yield from gate.wait(self.batch, level)
+                yield from durability.wait(self.batch, level)
             except (asyncio.CancelledError, GeneratorExit):
-                gate.abandon(self.reply)
+                durability.abandon(self.reply)
                 raise
         return self.reply

@@ -49,7 +49,7 @@ from tenure.contract.commands import (
     Redrive,
     Strip,
 )
-from tenure.contract.names import check_node, shown
+from tenure.contract.names import check_node, describe_value
 from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
 from tenure.contract.records import Record
 from tenure.contract.replies import (
@@ -171,7 +171,7 @@ class Broker:
         Raises Invalid for what is none.
         """
         if command.__class__ not in DECIDES or isinstance(command, Claim):
-            raise Invalid(f"run takes a command that is no claim; got {shown(command)}")
+            raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
         if isinstance(command, OfHolder):
             return self._run_holder(command)
         self._serving.check_open()
@@ -233,7 +233,7 @@ class Broker:
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
         """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
-            raise Invalid(f"run_claim takes a Claim; got {shown(command)}")
+            raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         serving.check_writable()
         found = self._state.topics.get(topic) if topic.__class__ is str else None

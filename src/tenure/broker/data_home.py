@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Closed, Invalid
 from tenure.log.disk import Disk, PosixDisk
 from tenure.log.interface import Log
@@ -25,12 +25,12 @@ def open_home(home: Home, settings: Settings) -> tuple[Disk | None, Log]:
         return None, home
     if isinstance(home, (str, Path)):
         if not str(home) or "\0" in str(home):
-            raise Invalid(f"a data directory needs a path; got {shown(str(home))}")
+            raise Invalid(f"a data directory needs a path; got {describe_value(str(home))}")
         disk: Disk = _directory(home)
     elif callable(getattr(home, "pread", None)):
         disk = home
     else:
-        raise Invalid(f"a home is a path, a disk, a log or None; got {shown(home)}")
+        raise Invalid(f"a home is a path, a disk, a log or None; got {describe_value(home)}")
     return disk, FileLog.open(disk, segment_bytes=settings.segment_bytes)
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tenure.broker.answer import Answer, Gate
+from tenure.broker.answer import Answer, Durability
 from tenure.broker.observing.meters import Meters
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin
@@ -66,8 +66,8 @@ _FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.item
 class Engine:
     """State and log in step. One owner, one thread; every method is synchronous.
 
-    ``touched`` are topics on which something may have become claimable or readable since the broker last looked.
-    ``stalled`` are the sources of routers that wait for their destination, by its name.
+    ``changed_topics`` are topics on which something may have become claimable or readable since the broker last looked.
+    ``stalled_routers`` are the sources of routers that wait for their destination, by its name.
     ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened;
     ``fruitless_bytes`` is what it has moved since ``trimmed_live_bytes`` were alive, when it may have nothing to win.
     """
@@ -80,14 +80,14 @@ class Engine:
         self.totals = Metrics()
         self.meters = Meters()
         self.reader = Reader(log, settings.frame_cache_bytes)
-        self.gate: Gate | None = None
+        self.durability: Durability | None = None
         self.pin: Pin | None = None
         self.listeners: list[Listener] = []
-        self.touched: set[Topic] = set()
-        self.stalled: dict[str, set[str]] = {}
+        self.changed_topics: set[Topic] = set()
+        self.stalled_routers: dict[str, set[str]] = {}
         self._frames = 0
-        self.held_ms = 0
-        self.last_ms = 0
+        self.turn_ms = 0
+        self.last_now_ms = 0
         self.synced_batch = 0
         self.log_bytes = 0
         self.rewritten_bytes = 0
@@ -97,8 +97,8 @@ class Engine:
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
-        self._boot_base = 0
-        self._log_base = 0
+        self._boot_base_ms = 0
+        self._log_base_ms = 0
         log.preamble = self.preamble
 
     # Opening
@@ -134,8 +134,8 @@ class Engine:
         self.log.reserve(state.jobs * self.settings.reserve_per_job_bytes)
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
-        state.expired, state.touched = 0, self.touched
-        self._look_for_room()
+        state.expired, state.changed_topics = 0, self.changed_topics
+        self._plan_limit_checks()
         self._start_clock()
 
     def _start_clock(self) -> None:
@@ -144,13 +144,13 @@ class Engine:
         """
         state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
         if not state.epoch:
-            now = wall_ms
+            now_ms = wall_ms
         elif state.boot_id == self.clock.boot_id:
-            now = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
+            now_ms = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
-            now = self._after_reboot(wall_ms)
-        self._log_base, self._boot_base = now, boot_ms
-        self.rewrite(Opened(now, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now))
+            now_ms = self._after_reboot(wall_ms)
+        self._log_base_ms, self._boot_base_ms = now_ms, boot_ms
+        self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
         self.synced_batch = self.log.sync()
 
     def _after_reboot(self, wall_ms: int) -> int:
@@ -173,32 +173,32 @@ class Engine:
     def now(self) -> int:
         """Log time, now. A wall clock that moved against it is noted in the log on the way.
 
-        While `held_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
+        While `turn_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
         that happens in one turn happens at once.
         """
-        if self.held_ms:
-            return self.held_ms
-        state, now, wall_ms = self.state, self.clock_ms(), self.clock.wall_ms()
-        if not -WALL_TOLERANCE_MS <= wall_ms - now - state.wall_offset_ms <= WALL_TOLERANCE_MS:
-            self._set_clock(now, wall_ms - now)
-        self.last_ms = now
-        return now
+        if self.turn_ms:
+            return self.turn_ms
+        state, now_ms, wall_ms = self.state, self.clock_ms(), self.clock.wall_ms()
+        if not -WALL_TOLERANCE_MS <= wall_ms - now_ms - state.wall_offset_ms <= WALL_TOLERANCE_MS:
+            self._set_clock(now_ms, wall_ms - now_ms)
+        self.last_now_ms = now_ms
+        return now_ms
 
     def clock_ms(self) -> int:
         """Log time as the clock tells it, whatever time this turn of the loop has: for timers."""
-        return max(self._log_base + self.clock.boot_ms() - self._boot_base, self.state.log_ms)
+        return max(self._log_base_ms + self.clock.boot_ms() - self._boot_base_ms, self.state.log_ms)
 
-    def _set_clock(self, now: int, wall_offset_ms: int) -> None:
+    def _set_clock(self, now_ms: int, wall_offset_ms: int) -> None:
         """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, wall_offset_ms))
-            self.touched.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
+            self.commit(ClockSet(now_ms, wall_offset_ms))
+            self.changed_topics.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     def mark_time(self) -> None:
         """Note the time in the log, where there is room for it."""
-        now = self.now()
+        now_ms = self.now()
         with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now, self.state.wall_offset_ms))
+            self.commit(ClockSet(now_ms, self.state.wall_offset_ms))
 
     # Writing
 
@@ -207,11 +207,11 @@ class Engine:
 
         Raises what stands in its way, and nothing has changed then.
         """
-        decided = DECIDES[command.__class__](self.state, command, self.held_ms or self.now(), self.reader)
+        decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
         if decided.__class__ is tuple:
             events, reply, level = decided
             if events.__class__ in _FRAMES:  # one event: most commands end here
-                return Answer(reply, self.commit(events), level, self.gate)
+                return Answer(reply, self.commit(events), level, self.durability)
         return self.carry_out(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
@@ -227,7 +227,7 @@ class Engine:
                 self.totals.redriven += reply.redriven
         if level and not batch:
             batch = self.write()
-        return Answer(reply, batch, level, self.gate)
+        return Answer(reply, batch, level, self.durability)
 
     def _step_through(self, steps: Steps[T]) -> tuple[int, T]:
         """Carry out a decision that goes on after each of its batches; returns the last batch and what it came to."""
@@ -281,12 +281,12 @@ class Engine:
                 listener(event)
         frames, state = self._frames, self.state
         self._frames = frames + 1
-        if not frames and self.gate is not None:  # whatever becomes of the command, this is written
-            self.gate.plan()
+        if not frames and self.durability is not None:  # whatever becomes of the command, this is written
+            self.durability.plan()
         tally = TALLIES.get(event.__class__)
         if tally is not None:
             tally(self, event)
-        state.log_ms = event.at  # the broker's own time never goes back
+        state.log_ms = event.at_ms  # the broker's own time never goes back
         FOLDS[event.__class__](state, event, location)
         if tally is not None:
             return
@@ -298,14 +298,14 @@ class Engine:
             if event.extra is None or not event.extra.moved_from:
                 self.totals.produced += event.count
         elif event.__class__ is TopicPut:
-            self.touched.add(state.by_id[event.topic])
+            self.changed_topics.add(state.by_id[event.topic])
 
     def note_head(self, topic: Topic, seq: int) -> None:
         """Remember that the newest seq of a topic is in the pending batch, and wake those who wait for it."""
         if self._heads_batch != self.log.pending_batch:
             self._close_heads()
         self._heads[topic.id] = seq
-        self.touched.add(topic)
+        self.changed_topics.add(topic)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
         """What every new segment starts with, so that it can be read without the ones before it."""
@@ -318,7 +318,7 @@ class Engine:
         """Hand everything pending to the operating system; returns the last batch written, which holds all there is."""
         if self._heads:
             self._close_heads()
-            self._look_for_room()
+            self._plan_limit_checks()
         if self._frames:
             self.metrics.batch_frames.observe(self._frames)
             self._frames = 0
@@ -335,8 +335,8 @@ class Engine:
     def synced(self, batch: int) -> None:
         """Batches up to this one are durable: records of fsync topics in them can now be seen."""
         self.synced_batch = max(self.synced_batch, batch)
-        if self.state.is_crowded:
-            self._look_for_room()
+        if self.state.must_check_limits:
+            self._plan_limit_checks()
         while self._unsynced and self._unsynced[0][0] <= batch:
             _, self.state.synced_bytes, heads = self._unsynced.popleft()
             for topic_id, seq in heads.items():
@@ -344,12 +344,12 @@ class Engine:
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
                     if topic.config.durability == "fsync":
-                        self.touched.add(topic)
+                        self.changed_topics.add(topic)
 
-    def _look_for_room(self) -> None:
+    def _plan_limit_checks(self) -> None:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
         settings, state = self.settings, self.state
-        state.is_crowded = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
+        state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
 
     def sync(self) -> int:
         """Write and sync here and now."""

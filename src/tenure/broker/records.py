@@ -77,16 +77,16 @@ class Table:
 class Frame:
     """The records of one append, or of several that were rewritten together. ``lost`` says why they cannot be read."""
 
-    __slots__ = ("ats", "blobs", "lost", "plain", "table", "ts", "tss")
+    __slots__ = ("ats_ms", "blobs", "lost", "plain", "table", "ts_ms", "tss_ms")
 
     def __init__(self, event: Appended | Carried) -> None:
         self.table = Table.of(event)
         self.lost = event.lost if isinstance(event, Carried) else None
         self.blobs = event.blobs
         self.plain = event.plain
-        self.ts = 0 if isinstance(event, Carried) else event.ts
-        self.tss: list[int] | None = event.tss if isinstance(event, Carried) else None
-        self.ats: list[int] | None = event.ats if isinstance(event, Carried) else None
+        self.ts_ms = 0 if isinstance(event, Carried) else event.ts_ms
+        self.tss_ms: list[int] | None = event.tss_ms if isinstance(event, Carried) else None
+        self.ats_ms: list[int] | None = event.ats_ms if isinstance(event, Carried) else None
 
     def blob(self, index: int) -> bytes:
         """The bytes of record ``index``."""
@@ -94,9 +94,9 @@ class Frame:
 
     def record(self, index: int) -> Stored:
         """Record ``index``, unpacked."""
-        ts = self.ts if self.tss is None else self.tss[index]
+        ts_ms = self.ts_ms if self.tss_ms is None else self.tss_ms[index]
         data, extras = unpack(self.blob(index), self.plain)
-        return Stored(self.table.seq(index), ts, data, extras.tag, extras.node, extras.meta, extras.hops)
+        return Stored(self.table.seq(index), ts_ms, data, extras.tag, extras.node, extras.meta, extras.hops)
 
     def records(self, lo: int, hi: int) -> list[Stored]:
         """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time
@@ -105,15 +105,15 @@ class Frame:
         if self.lost is not None:
             raise Corrupt(self.lost, code="unreadable")
         chosen = self.table.between(lo, hi)
-        if not self.plain or self.tss is not None or not chosen:
+        if not self.plain or self.tss_ms is not None or not chosen:
             return [self.record(index) for index in chosen]
-        ends, blobs, ts = self.table.ends, self.blobs, self.ts
+        ends, blobs, ts_ms = self.table.ends, self.blobs, self.ts_ms
         if len(chosen) == 1:
-            return [Stored(self.table.seq(chosen.start), ts, self.blob(chosen.start))]
+            return [Stored(self.table.seq(chosen.start), ts_ms, self.blob(chosen.start))]
         stops = ends[chosen.start : chosen.stop]
         starts = array("I", (self.table.start(chosen.start),)) + stops[:-1]
         seqs = range(self.table.first_seq + chosen.start, self.table.first_seq + chosen.stop)
-        return [Stored(seq, ts, blobs[a:b]) for seq, a, b in zip(seqs, starts, stops, strict=True)]
+        return [Stored(seq, ts_ms, blobs[a:b]) for seq, a, b in zip(seqs, starts, stops, strict=True)]
 
 
 class Reader:
@@ -150,11 +150,11 @@ class Reader:
         frame = self._frames.get(location)
         return frame if frame is not None else self._open(location, self._event(location))
 
-    def refused_ms(self, segment: int, now: int) -> int:
+    def refused_ms(self, segment: int, now_ms: int) -> int:
         """How long the disk has refused reads of a segment, counted from the first call about it."""
         if self._refused[0] != segment:
-            self._refused = (segment, now)
-        return now - self._refused[1]
+            self._refused = (segment, now_ms)
+        return now_ms - self._refused[1]
 
     def _event(self, location: int) -> Appended | Carried:
         kept = self._young.get(location) or self._old.get(location)
@@ -182,16 +182,16 @@ class Reader:
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         """The records of live seqs, ascending."""
         if len(runs) == 2 and runs[1] == 1:
-            seq, pieces = runs[0], topic.pieces
-            at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
-            piece = pieces[at]
-            return self._record(piece.segment << 32 | piece.offsets[index], seq)
-        found, lost = self.sift(topic, runs)
+            seq, entries = runs[0], topic.frame_index
+            at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+            entry = entries[at]
+            return self._record(entry.segment << 32 | entry.offsets[index], seq)
+        found, lost = self.readable(topic, runs)
         if lost:
             raise next(iter(lost.values()))
         return found
 
-    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+    def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         """The records of live seqs that can be read, ascending, and why each of the others cannot."""
         found: list[Stored] = []
         lost: dict[int, Corrupt] = {}
@@ -210,7 +210,7 @@ class Reader:
         if frame is None:
             event = self._young.get(location) or self._event(location)
             if event.__class__ is Appended and event.count == 1 and event.plain:
-                return [Stored(seq, event.ts, event.blobs)]
+                return [Stored(seq, event.ts_ms, event.blobs)]
             frame = self._open(location, event)
         return frame.records(seq, seq + 1)
 
@@ -230,13 +230,13 @@ class Reader:
         if len(runs) == 2:
             lo, n = runs
             if n == 1:  # one job that was put by itself: no more than a look into the index
-                pieces = topic.pieces
-                at, index = (0, bisect_right(pieces[0].firsts, lo) - 1) if len(pieces) == 1 else find(pieces, lo)
-                piece = pieces[at]
-                firsts = piece.firsts
+                entries = topic.frame_index
+                at, index = (0, bisect_right(entries[0].firsts, lo) - 1) if len(entries) == 1 else find(entries, lo)
+                entry = entries[at]
+                firsts = entry.firsts
                 behind = firsts[index + 1] if index + 1 < len(firsts) else _behind(topic, at)
                 if firsts[index] == lo and behind == lo + 1:
-                    return piece.sizes[index]
+                    return entry.sizes[index]
             return self._weigh_run(topic, lo, lo + n)
         return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
 
@@ -267,24 +267,24 @@ class Reader:
 
 def _behind(topic: Topic, at: int) -> int:
     """The first seq behind those that piece ``at`` answers for."""
-    return topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+    return topic.frame_index[at + 1].firsts[0] if at + 1 < len(topic.frame_index) else topic.head_seq + 1
 
 
 def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
     """The frames that answer for seqs in ``[lo, hi)``, ascending: (first seq, seq behind its last, location, bytes)."""
-    pieces = topic.pieces
-    if not pieces or lo >= hi:
+    entries = topic.frame_index
+    if not entries or lo >= hi:
         return
-    at, index = find(pieces, lo)
+    at, index = find(entries, lo)
     index = max(index, 0)
-    while at < len(pieces):
-        piece = pieces[at]
-        firsts, base = piece.firsts, piece.segment << 32
+    while at < len(entries):
+        entry = entries[at]
+        firsts, base = entry.firsts, entry.segment << 32
         behind = _behind(topic, at)
         while index < len(firsts):
             if firsts[index] >= hi:
                 return
             follower = firsts[index + 1] if index + 1 < len(firsts) else behind
-            yield firsts[index], follower, base | piece.offsets[index], piece.sizes[index]
+            yield firsts[index], follower, base | entry.offsets[index], entry.sizes[index]
             index += 1
         at, index = at + 1, 0

@@ -1,38 +1,59 @@
-"""The commands of `tenure`, in one list. Each lies in the module of its own name; what is slow to import, they import
-when they run.
+"""The commands of `tenure`, in one list. Each is in the module of its own name and is loaded when it is called: to load
+all of them takes longer than most of them run.
 """
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from tenure import __version__
 from tenure.cli import screen
-from tenure.cli.buffer.buffer import buffer
-from tenure.cli.commands.claim import claim
-from tenure.cli.commands.dead import dead
-from tenure.cli.commands.export import export
-from tenure.cli.commands.inspect import inspect
-from tenure.cli.commands.put import put
-from tenure.cli.commands.queue import queue
-from tenure.cli.commands.settle import ack, extend, nack
-from tenure.cli.commands.tail import tail
-from tenure.cli.commands.top import top
-from tenure.cli.commands.topics import topics
-from tenure.cli.commands.worker import worker
 from tenure.cli.options import AsJson, Directory
-from tenure.cli.pipeline.pipeline import pipeline
-from tenure.cli.spark.compact import compact
-from tenure.cli.spark.report import report
-from tenure.cli.spark.spark import spark
 
 __all__ = ["app"]
 
+
+class _LazyGroup(TyperGroup):
+    """A group that loads a command when it is called, or listed in the help."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self.commands.get(cmd_name) is None and cmd_name in _COMMANDS:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+
+def _load(name: str) -> Any:
+    found: Any = _COMMANDS[name]
+    if isinstance(found, str):
+        module, _, attribute = found.partition(":")
+        found = getattr(import_module(f"tenure.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+        found.command(name)(function)
+    else:
+        found._add_completion = False  # it is the whole command line that is completed
+    loaded = get_command(found)
+    loaded.name = name
+    return loaded
+
+
 app = typer.Typer(
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -61,7 +82,6 @@ def _options(
     pass
 
 
-@app.command("tour")
 def _tour(
     spark: Annotated[
         Path | None, typer.Option(help="Go on with Spark, and keep its table and report in this directory.")
@@ -73,7 +93,6 @@ def _tour(
     raise typer.Exit(tour.run(spark))
 
 
-@app.command("serve")
 def _serve(
     data: Annotated[Path | None, typer.Option(help="The data directory; made where it is not there.")] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on [127.0.0.1].")] = None,
@@ -113,17 +132,6 @@ def _serve(
     raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))
 
 
-for command in (worker, put, claim, ack, nack, extend, topics, inspect, tail, export, report, compact):
-    app.command()(command)
-app.add_typer(queue, name="queue")
-app.add_typer(dead, name="dead")
-app.add_typer(buffer, name="buffer")
-app.add_typer(pipeline, name="pipeline")
-app.add_typer(spark, name="spark")
-app.command()(top)
-
-
-@app.command("verify")
 def _verify(directory: Directory, as_json: AsJson = False) -> None:
     """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
     from tenure.cli.commands import salvage
@@ -131,7 +139,6 @@ def _verify(directory: Directory, as_json: AsJson = False) -> None:
     raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
 
 
-@app.command("salvage")
 def _salvage(
     directory: Directory,
     into: Annotated[Path, typer.Argument(help="A new or empty directory for what is saved.", show_default=False)],
@@ -144,3 +151,30 @@ def _salvage(
     from tenure.cli.commands import salvage
 
     raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
+
+
+_COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
+    "tour": _tour,
+    "serve": _serve,
+    "worker": "commands.worker:worker",
+    "put": "commands.put:put",
+    "claim": "commands.claim:claim",
+    "ack": "commands.settle:ack",
+    "nack": "commands.settle:nack",
+    "extend": "commands.settle:extend",
+    "topics": "commands.topics:topics",
+    "inspect": "commands.inspect:inspect",
+    "tail": "commands.tail:tail",
+    "export": "commands.export:export",
+    "report": "spark.report:report",
+    "compact": "spark.compact:compact",
+    "top": "commands.top:top",
+    "verify": _verify,
+    "salvage": _salvage,
+    "queue": "commands.queue:queue",
+    "dead": "commands.dead:dead",
+    "buffer": "buffer.buffer:buffer",
+    "pipeline": "pipeline.pipeline:pipeline",
+    "spark": "spark.spark:spark",
+}
+"""Each command by its name, in the order of the help: itself, or the module and the name that it is loaded from."""

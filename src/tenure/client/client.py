@@ -160,9 +160,9 @@ class Client(Calls[Wire], Closing, awaits=False):
 
     @staticmethod
     def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> Wire:
-        from tenure.client.transport.blocking import Urllib3Wire
+        from tenure.client.transport.blocking import SocketWire
 
-        return Urllib3Wire(url, key=key, settings=settings, tls=tls)
+        return SocketWire(url, key=key, settings=settings, tls=tls)
 
     def close(self) -> None:
         """Close every connection."""
@@ -188,9 +188,9 @@ class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
 
     @staticmethod
     def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> AsyncWire:
-        from tenure.client.transport.aio import AiohttpWire
+        from tenure.client.transport.aio import LoopWire
 
-        return AiohttpWire(url, key=key, settings=settings, tls=tls)
+        return LoopWire(url, key=key, settings=settings, tls=tls)
 
     async def close(self) -> None:
         """Close every connection."""

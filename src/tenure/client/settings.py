@@ -21,7 +21,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     acquire_ms: int = 30_000
     """How long a call may wait for a free connection or lane before it is Overloaded (``busy``)."""
     answer_ms: int = 30_000
-    """How long an answer may take, on top of the ``wait_ms`` that the call itself asks for."""
+    """How long a whole answer may take, on top of the ``wait_ms`` that the call itself asks for."""
     idle_ms: int = 15_000
     """How long an unused connection is kept; shorter than the server keeps it, so that none is found dead."""
     stream_idle_ms: int = 60_000

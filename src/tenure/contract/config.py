@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from tenure.contract.fields import FACTOR_MAX, U64_MAX, Factor, Name, Priority, Whole
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.errors import Conflict, Invalid
 
 __all__ = [
@@ -146,7 +146,7 @@ def patch_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig)
     Conflict (``topic_exists_incompatible``) for another type.
     """
     if not isinstance(given, Mapping):
-        raise Invalid(f"config must be an object; got {shown(given)}", field="config")
+        raise Invalid(f"config must be an object; got {describe_value(given)}", field="config")
     stored = as_dict(existing)
     del stored["durable"]
     if "durable" in given and "durability" not in given:  # else the stored class would win over its alias
@@ -206,14 +206,14 @@ class _Fields:
 
     def __init__(self, what: str, given: object, *, defaults: msgspec.Struct, prefix: str = "") -> None:
         if not isinstance(given, Mapping):
-            raise Invalid(f"{what} must be an object; got {shown(given)}", field=what)
+            raise Invalid(f"{what} must be an object; got {describe_value(given)}", field=what)
         self.given = given
         self._defaults = defaults
         self._prefix = prefix
 
     def refusal(self, field: str, wanted: str) -> Invalid:
         field_path = self._prefix + field
-        return Invalid(f"{field_path} must be {wanted}; got {shown(self.raw(field))}", field=field_path)
+        return Invalid(f"{field_path} must be {wanted}; got {describe_value(self.raw(field))}", field=field_path)
 
     def raw(self, field: str) -> Any:
         """Return the value that was sent, or the default; an explicit null is not the default."""
@@ -249,7 +249,7 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
     wanted = fields.choice("type", _TYPES)
     if existing is not None and wanted != existing.type:
         raise Conflict(
-            f"topic {shown(topic)} is a {existing.type}, not a {wanted}: delete it first or use another name",
+            f"topic {describe_value(topic)} is a {existing.type}, not a {wanted}: delete it first or use another name",
             code="topic_exists_incompatible",
             type=existing.type,
         )

@@ -23,7 +23,7 @@ __all__ = [
     "check_router_name",
     "check_tag",
     "check_topic_name",
-    "shown",
+    "describe_value",
 ]
 
 NODE_BYTES_MAX: Final = 128
@@ -83,7 +83,7 @@ def check_key(key: object, *, field: str = "idempotency_key", bytes_max: int = K
     return _check_text(key, field, bytes_min=1, bytes_max=bytes_max)
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return the repr of a value for an error message, cut short."""
     if isinstance(value, (str, bytes)):
         cut = value[:_SHOWN_CHARS_MAX]
@@ -114,4 +114,4 @@ def _size_bytes(text: str) -> int:
 
 
 def _refusal(what: str, value: object, wanted: str) -> Invalid:
-    return Invalid(f"{what} must be {wanted}; got {shown(value)}")
+    return Invalid(f"{what} must be {wanted}; got {describe_value(value)}")

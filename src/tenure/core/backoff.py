@@ -1,4 +1,4 @@
-"""How long a job waits between two deliveries: exponential, capped, and jittered without a random number.
+"""Back-off between two deliveries of a job: exponential, capped, and with a jitter that is not random.
 
 A delay is part of what the fold computes, so it must come out the same on replay. The jitter is therefore a hash of
 the job and of its delivery count: as good as random between jobs, fixed for each.

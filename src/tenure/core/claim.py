@@ -1,4 +1,4 @@
-"""Which jobs the next claim gets: work that came back first, then fresh, ascending by seq."""
+"""Choose the jobs of a claim: work that came back first, then fresh, ascending by seq; count what is ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LETTERS_MAX = 1_000
 
 
 def ready_count(topic: Topic, queue: Queue) -> int:
-    """How many jobs could be claimed right now. The caller has let time pass."""
+    """Return how many jobs could be claimed right now. The caller has let time pass."""
     waiting = topic.count - len(queue.in_flight) - len(queue.delayed) - len(queue.parked)
     if topic.config.durability == "fsync" and topic.durable_seq < topic.head_seq:
         lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
@@ -26,7 +26,7 @@ def ready_count(topic: Topic, queue: Queue) -> int:
 
 
 def next_ready(topic: Topic, queue: Queue) -> int | None:
-    """The seq that is next in line, or None where no job is ready. The caller has let time pass."""
+    """Return the seq that is next in line, or None where no job is ready. The caller has let time pass."""
     if queue.reclaim:
         return int(queue.reclaim.min())
     fresh = _fresh(topic, queue, 1)
@@ -34,7 +34,7 @@ def next_ready(topic: Topic, queue: Queue) -> int | None:
 
 
 def claimable_count(topic: Topic, queue: Queue) -> int:
-    """How many of the jobs that are ready the in-flight cap lets through."""
+    """Return how many of the ready jobs the in-flight cap lets through."""
     ready, in_flight_max = ready_count(topic, queue), topic.config.max_in_flight
     return min(ready, max(in_flight_max - len(queue.in_flight), 0)) if in_flight_max else ready
 
@@ -108,14 +108,15 @@ def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[
 
 
 def _deliveries_max(topic: Topic) -> int:
-    """How often a job may be delivered before it is dead-lettered; 0 where it never is."""
+    """Return how often a job may be delivered before it is dead-lettered; 0 where it never is."""
     config = topic.config
     return 0 if config.dlq_strategy == "skip" and config.dead_letter is None else config.max_deliveries
 
 
 def _sort_out(topic: Topic, queue: Queue, runs: list[int]) -> tuple[list[int], list[int]]:
-    """Fresh jobs among which some have a past in another queue: those to lease, and those that were delivered often
-    enough there. The lease ends before the first of these, because the cursor must not pass over it.
+    """Split fresh jobs, some of which were delivered in another queue before: those to lease, and the poisoned ones.
+
+    The lease ends before the first poisoned job, because the cursor must not pass over it.
     """
     limit, counts = _deliveries_max(topic), queue.deliveries
     spent = [seq for seq in each(runs) if seq in counts and counts[seq] >= limit] if limit else []
@@ -135,7 +136,7 @@ def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
 
 
 def _fresh_among(topic: Topic, queue: Queue, wanted: int) -> list[int]:
-    """Fresh seqs where some above the cursor are dead, delayed or parked: skip those, run by run."""
+    """Return fresh seqs where some above the cursor are dead, delayed or parked; those are skipped, run by run."""
     seq, last, runs = max(queue.cursor, topic.floor), topic.visible_seq, list[int]()
     dead, delayed, parked = topic.dead, queue.delayed, queue.parked
     while wanted and seq <= last:
@@ -164,10 +165,9 @@ def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
 
 
 def ack_holes(topic: Topic, queue: Queue) -> int:
-    """How many maximal runs of unacked seqs lie below the highest acked one; parked and delayed jobs do not count.
+    """Return how many maximal runs of unacked seqs lie below the highest acked one, parked and delayed jobs aside.
 
-    Counted from the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs in the
-    window.
+    They are counted on the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs.
     """
     lo, hi = topic.floor, queue.acked_max
     if lo > hi or not topic.dead:
@@ -177,6 +177,6 @@ def ack_holes(topic: Topic, queue: Queue) -> int:
         settled.update(queue.parked)
     settled.remove_range(hi + 1, (1 << 63))
     settled.add_range(lo - 1, lo)
-    # A hole starts behind every settled seq (or the floor's edge) whose follower is not settled; the highest acked
-    # seq ends the last.
+    # A hole starts after every settled seq (or the edge of the floor) whose follower is not settled; the highest acked
+    # seq ends the last one.
     return len(settled) - settled.intersection_cardinality(settled.shift(-1)) - 1

@@ -1,6 +1,6 @@
-"""What happened, in the words that are logged. State is a fold over these and nothing else.
+"""Events: what is logged. State is a fold over these and nothing else.
 
-Every event carries ``at``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
+Every event carries ``at_ms``, its log time in ms. ``runs`` is a flat list ``[lo, n, lo, n, …]`` of seqs, ascending and
 apart: a thousand contiguous jobs are two numbers. Events travel as MessagePack arrays, so a field may be added at the
 end, with a default, and never moved. Kinds below 16 belong to the log.
 """
@@ -50,7 +50,7 @@ __all__ = [
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The root of all events. One that is about no topic has 0 as its topic."""
 
-    at: int
+    at_ms: int
 
     @property
     def topic(self) -> int:
@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Opened(Event, frozen=True, gc=False, array_like=True):
-    """The log was opened: log time goes on from ``at``; lease numbers of this opening start from its epoch."""
+    """The log was opened: log time goes on from ``at_ms``; lease numbers of this opening start from its epoch."""
 
     epoch: int
     boot_id: str
@@ -75,7 +75,7 @@ class ClockSet(Event, frozen=True, gc=False, array_like=True):
 class TopicPut(Event, frozen=True, gc=False, array_like=True):
     """A topic came to be, or (``created`` false) its config was replaced.
 
-    A replay that starts behind a topic's base has to tell the two apart: the topic it meets is not a new one.
+    A replay that starts after a topic's base has to distinguish the two: the topic it meets is not a new one.
     ``implicit`` means that an append, a router or a dead letter made it, and no caller chose its config.
     """
 
@@ -97,9 +97,9 @@ class TopicDeleted(Event, frozen=True, gc=False, array_like=True):
 
 
 class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an append carries beyond bare records; absent on the hot path.
+    """The part of an append beyond bare records; absent on the hot path.
 
-    ``delays`` and ``wall_delays`` are flat ``[seq, due, …]`` in log and wall time. ``key`` is
+    ``delays`` and ``wall_delays`` are flat ``[seq, due_ms, …]`` in log and wall time. ``key`` is
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
     flat ``[seq, count, …]`` for jobs that come back with a past. ``displaced`` is the client whose mark gives way to
     this one's. ``moved_from`` is the topic that dead letters, or redriven jobs, leave with this append; 0 for none.
@@ -117,10 +117,10 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):
-    """``count`` records from ``first_seq`` on; ``ts`` is their wall time."""
+    """``count`` records from ``first_seq`` on; ``ts_ms`` is their wall time."""
 
     topic: int
-    ts: int
+    ts_ms: int
     first_seq: int
     count: int
     ends: bytes
@@ -130,7 +130,7 @@ class Appended(Event, frozen=True, gc=False, array_like=True):
 
 
 class Deleted(Event, frozen=True, gc=False, array_like=True):
-    """Records somebody asked to remove."""
+    """Records that a caller removed."""
 
     topic: int
     runs: list[int]
@@ -149,12 +149,12 @@ class Evicted(Event, frozen=True, gc=False, array_like=True):
 
 
 class Claimed(Event, frozen=True, gc=False, array_like=True):
-    """``node`` holds these jobs under ``lease`` until log time passes ``deadline``."""
+    """``node`` holds these jobs under ``lease`` until log time passes ``deadline_ms``."""
 
     topic: int
     lease: int
     node: str
-    deadline: int
+    deadline_ms: int
     runs: list[int]
     claim_id: str | None = None
 
@@ -169,16 +169,17 @@ class Acked(Event, frozen=True, gc=False, array_like=True):
 
 
 class Released(Event, frozen=True, gc=False, array_like=True):
-    """Leases given up before their deadline. ``due`` is when the jobs come back (log time; at or before ``at``: now).
+    """Jobs whose holder gave them back before the deadline; ``cause`` is ``nack`` or ``disconnect``.
 
-    ``dues`` overrides it per job where back-off makes them differ. ``cause`` is ``nack`` or ``disconnect``.
+    ``due_ms`` is the log time when they can be claimed again; at or before ``at_ms`` means at once. ``dues_ms``
+    overrides it per job where back-off makes them differ.
     """
 
     topic: int
     runs: list[int]
     node: str
-    due: int
-    dues: list[int] | None = None
+    due_ms: int
+    dues_ms: list[int] | None = None
     reason: str | None = None
     cause: str = "nack"
 
@@ -191,7 +192,7 @@ class Extended(Event, frozen=True, gc=False, array_like=True):
 
     topic: int
     runs: list[int]
-    deadline: int
+    deadline_ms: int
     node: str
     cause: str = "extend"
 
@@ -254,19 +255,19 @@ class RouterMoved(Event, frozen=True, gc=False, array_like=True):
 
 
 class Carried(Event, frozen=True, gc=False, array_like=True):
-    """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats`` and ``tss`` run in step.
+    """Live records rewritten at the tail so that their segment can go. ``seqs``, ``ats_ms`` and ``tss_ms`` run in step.
 
     The frame takes the place of all frames whose first seq lies in ``[lo, hi)``. ``lost`` says why the records could
     not be read when they were rewritten: their payload is gone, ``blobs`` is empty, ``ends`` adds up what they weighed
-    and ``tss`` is 0 for each. They are alive until somebody acks, deletes or evicts them.
+    and ``tss_ms`` is 0 for each. They live until they are acked, deleted or evicted.
     """
 
     topic: int
     lo: int
     hi: int
     seqs: list[int]
-    ats: list[int]
-    tss: list[int]
+    ats_ms: list[int]
+    tss_ms: list[int]
     ends: bytes
     blobs: bytes
     plain: bool
@@ -274,7 +275,7 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the records weigh, also where their payload is lost."""
+        """Return how many bytes the records weigh, also where their payload is lost."""
         return len(self.blobs) if self.lost is None else ends_of(self.ends, 0)[-1]
 
 
@@ -286,7 +287,7 @@ class TopicCarried(Event, frozen=True, gc=False, array_like=True):
 
 
 class StateCarried(Event, frozen=True, gc=False, array_like=True):
-    """What is true of the broker as a whole: ids, routers, clock. Every segment but the first starts with one."""
+    """The facts of the broker as a whole: ids, routers, clock. Every segment but the first starts with one."""
 
     snapshot: msgspec.Raw
 
@@ -323,19 +324,19 @@ URGENT: Final = frozenset(
         *(Claimed, Acked, Released, Extended, DeadLettered, Redriven),
     }
 )
-"""Events that may use the room which is kept for them on a full disk: they let jobs end, or free space."""
+"""Events that may use the reserve on a full disk: they let jobs end, or free space."""
 
 encode: Final[Callable[[Event], bytes]] = msgspec.msgpack.Encoder().encode
-"""The body of an event's frame."""
+"""Return the body of an event's frame."""
 
 
 def kind_of(event: Event) -> int:
-    """The number an event's frame is marked with."""
+    """Return the kind number of an event's frame."""
     return KIND_OF[event.__class__]
 
 
 def decode(kind: int, body: bytes) -> Event:
-    """The event in a frame's body. Raises Corrupt where there is none, or one that a newer version wrote."""
+    """Return the event in a frame's body. Raises Corrupt where there is none, or one that a newer version wrote."""
     try:
         event: Event = _DECODERS[kind](body)
     except KeyError:

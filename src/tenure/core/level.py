@@ -1,4 +1,4 @@
-"""Levels: how far a write must have come before its caller is answered."""
+"""Durability levels: how far a write must have come before its caller is answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LEVELS", "Level", "lease_level"]
 
 
 class Level:
-    """How far a batch must have come before the caller hears of it. Plain numbers: every command compares them."""
+    """The levels of a batch, in order: appended, written, synced. Plain ints, because every command compares them."""
 
     NOW: Final = 0
     WRITTEN: Final = 1
@@ -18,12 +18,12 @@ class Level:
 
 
 LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
-"""What a topic's durability class asks of a write."""
+"""The level that each durability class asks of a write."""
 
 
 _LEASE_LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.WRITTEN}
 
 
 def lease_level(config: TopicConfig) -> int:
-    """Return what an answer about a lease waits for: its sync only where leases are durable, else its write."""
+    """Return the level that an answer about a lease waits for: a sync only where leases are durable, else a write."""
     return Level.SYNCED if config.leases_durable else _LEASE_LEVELS[config.durability]

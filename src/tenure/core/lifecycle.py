@@ -1,4 +1,4 @@
-"""The life of jobs as it can be followed: what the log says, in the words that people and tables use.
+"""Lifecycle rows: the events of the log about jobs, as event streams and export tables show them.
 
 Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from
 the fold and stamped with the deadline.
@@ -21,51 +21,53 @@ __all__ = ["expired", "translate"]
 
 
 def translate(state: State, event: Event) -> Lifecycle | None:
-    """The row for an event that is about to be folded, or None where it says nothing about the life of jobs."""
+    """Return the row for an event that is about to be folded, or None where it is not about jobs."""
     topic_id = getattr(event, "topic", 0)
     topic = state.by_id.get(topic_id)
     if topic is None:
         return None
-    ts, offset = event.at + state.wall_offset_ms, state.wall_offset_ms
+    ts_ms, offset_ms = event.at_ms + state.wall_offset_ms, state.wall_offset_ms
     match event:
         case Appended():
-            row = Lifecycle("produced", topic.name, ts, [event.first_seq, event.count])
+            row = Lifecycle("produced", topic.name, ts_ms, [event.first_seq, event.count])
             return row if event.extra is None else _with_extra(state, row, event.extra)
         case Claimed():
             shared = _deliveries(topic.queue, event.runs, plus=1)
             number = lease_id(event.lease)
-            return Lifecycle("claimed", topic.name, ts, event.runs, event.node, number, shared, event.deadline + offset)
+            return Lifecycle(
+                "claimed", topic.name, ts_ms, event.runs, event.node, number, shared, event.deadline_ms + offset_ms
+            )
         case Acked():
-            return _row("acked", topic, ts, event.runs, node=event.node)
+            return _row("acked", topic, ts_ms, event.runs, node=event.node)
         case Released():
-            row = _row("released", topic, ts, event.runs, node=event.node, reason=event.reason or event.cause)
-            first = min(event.dues) if event.dues else event.due
-            return row if first <= event.at else msgspec.structs.replace(row, deliver_at=first + offset)
+            row = _row("released", topic, ts_ms, event.runs, node=event.node, reason=event.reason or event.cause)
+            first_ms = min(event.dues_ms) if event.dues_ms else event.due_ms
+            return row if first_ms <= event.at_ms else msgspec.structs.replace(row, deliver_at=first_ms + offset_ms)
         case Extended():
-            row = _row("extended", topic, ts, event.runs, node=event.node)
-            return msgspec.structs.replace(row, deadline=event.deadline + offset)
+            row = _row("extended", topic, ts_ms, event.runs, node=event.node)
+            return msgspec.structs.replace(row, deadline=event.deadline_ms + offset_ms)
         case DeadLettered():
-            row = _row("dead_lettered", topic, ts, event.runs, reason=event.reason)
+            row = _row("dead_lettered", topic, ts_ms, event.runs, reason=event.reason)
             return msgspec.structs.replace(row, dest=_name(state, event.dest))
         case Redriven():
-            return Lifecycle("redriven", topic.name, ts, event.runs, dest=_name(state, event.dest) or topic.name)
+            return Lifecycle("redriven", topic.name, ts_ms, event.runs, dest=_name(state, event.dest) or topic.name)
         case _:
             return None
 
 
 def _with_extra(state: State, row: Lifecycle, extra: AppendExtra) -> Lifecycle:
-    """With when the first of the delayed records comes due, in wall time, and where moved ones come from."""
-    dues = [*(due + state.wall_offset_ms for due in extra.delays[1::2]), *extra.wall_delays[1::2]]
+    """Add when the first delayed record comes due, in wall time, and the topic that moved records come from."""
+    dues_ms = [*(due_ms + state.wall_offset_ms for due_ms in extra.delays[1::2]), *extra.wall_delays[1::2]]
     origin = (_name(state, extra.moved_from) or "") if extra.moved_from else None
-    return msgspec.structs.replace(row, deliver_at=min(dues, default=None), origin=origin)
+    return msgspec.structs.replace(row, deliver_at=min(dues_ms, default=None), origin=origin)
 
 
 def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:
-    """The row for a lease that ran out, stamped with its deadline."""
+    """Return the row for a lease that ran out, stamped with its deadline."""
     return Lifecycle(
         "expired",
         topic.name,
-        ended.deadline + state.wall_offset_ms,
+        ended.deadline_ms + state.wall_offset_ms,
         ended.runs,
         ended.node,
         lease_id(ended.lease),
@@ -74,14 +76,14 @@ def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:
 
 
 def _row(
-    kind: str, topic: Topic, ts: int, runs: list[int], *, node: str | None = None, reason: str | None = None
+    kind: str, topic: Topic, ts_ms: int, runs: list[int], *, node: str | None = None, reason: str | None = None
 ) -> Lifecycle:
     queue = topic.queue
     first = queue.in_flight.get(runs[0]) if queue is not None else None
     number = None
     if queue is not None and first is not None and _share_lease(queue, runs, first):
         number, node = lease_id(first.number), node or first.node
-    return Lifecycle(kind, topic.name, ts, runs, node, number, _deliveries(queue, runs), reason=reason)
+    return Lifecycle(kind, topic.name, ts_ms, runs, node, number, _deliveries(queue, runs), reason=reason)
 
 
 def _share_lease(queue: Queue, runs: list[int], first: Lease) -> bool:
@@ -89,12 +91,12 @@ def _share_lease(queue: Queue, runs: list[int], first: Lease) -> bool:
 
 
 def _is_one(runs: list[int]) -> bool:
-    """Most rows are about one job, and rows come by the thousand."""
+    """Return whether the runs are one job, as most are: rows come by the thousand."""
     return len(runs) == 2 and runs[1] == 1
 
 
 def _deliveries(queue: Queue | None, runs: list[int], *, plus: int = 0) -> int | None:
-    """The count that all these jobs share, or None."""
+    """Return the delivery count that all these jobs share, or None."""
     if queue is None:
         return None
     if not queue.deliveries:

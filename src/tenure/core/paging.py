@@ -1,11 +1,11 @@
-"""Pages of a listing: how many entries, and where the next page goes on."""
+"""Pages of a listing: their limit, and the opaque cursor that continues after one."""
 
 from __future__ import annotations
 
 import base64
 from typing import Final
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 from tenure.settings import Settings
@@ -22,10 +22,10 @@ def clamp_limit(limit: object, settings: Settings) -> int:
 
 
 def check_prefix(prefix: object, field: str = "prefix") -> str:
-    """Return what names must start with (or be) unchanged, or raise Invalid; any text may be asked for."""
+    """Return the text that names must start with (or equal) unchanged, or raise Invalid; any string will do."""
     if isinstance(prefix, str):
         return prefix
-    raise Invalid(f"{field} must be a string; got {shown(prefix)}", field=field)
+    raise Invalid(f"{field} must be a string; got {describe_value(prefix)}", field=field)
 
 
 def cursor_of(last: str | int) -> str:

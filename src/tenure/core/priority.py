@@ -1,4 +1,4 @@
-"""A topic's priority: who is served first where there is more to do than one turn, or the room that is left, allows."""
+"""The priority of a topic: which topics are served first in a turn, and which are refused first at a limit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MINUTE_MS: Final = 60_000
 
 
 def effective_priority(topic: Topic, wall_ms: int) -> int:
-    """Return what was set; else, where it may be derived, 100 for a topic read this minute, one less for each minute
-    since, and 0 in the end.
+    """Return the priority that was set, else the derived one: 100 for a topic read this minute, one less for each
+    minute since, and 0 in the end; 0 where it may not be derived.
     """
     config = topic.config
     if config.priority is not None:
@@ -27,9 +27,9 @@ def effective_priority(topic: Topic, wall_ms: int) -> int:
 
 
 def share_of(limit: int, priority: int | None) -> int:
-    """Return how much of a limit that all topics share one of this priority may use up.
+    """Return how much of a shared limit a topic of this priority may use up.
 
-    All of it from priority 0 on, half of it at the lowest: so the room that is left last goes to those before it.
+    All of it from priority 0 on, half of it at the lowest: so the last room goes to topics of higher priority.
     """
     if priority is None or priority >= 0:
         return limit

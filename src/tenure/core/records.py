@@ -1,4 +1,4 @@
-"""How records lie in a frame: blobs back to back, and a table of where each one ends.
+"""The layout of records in a frame: blobs back to back, and a table of the offset where each ends.
 
 Nothing is parsed on the way in or out beyond what the caller asked for. A call whose records are bare ``data``
 (by far the most common) is *plain*: the blob is the data, so packing is one join and reading is one slice.
@@ -21,7 +21,7 @@ _U32 = struct.Struct("<I")
 
 
 class Extras(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a blob carries in front of its data when the call is not plain."""
+    """The header of a blob when its call is not plain: what a record has besides its data."""
 
     tag: str | None = None
     node: str | None = None
@@ -30,7 +30,7 @@ class Extras(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Packed(msgspec.Struct, frozen=True, gc=False):
-    """Records made ready for a frame."""
+    """Records laid out for a frame."""
 
     count: int
     ends: bytes
@@ -69,7 +69,7 @@ def _blob(record: Record) -> bytes:
 
 
 def ends_of(ends: bytes, blobs_bytes: int) -> array[int]:
-    """Where each blob ends, as an array of offsets into the blobs."""
+    """Return the offset where each blob ends."""
     table = array("I")
     if ends:
         table.frombytes(ends)
@@ -79,12 +79,12 @@ def ends_of(ends: bytes, blobs_bytes: int) -> array[int]:
 
 
 def slice_blob(ends: array[int], blobs: memoryview, index: int) -> bytes:
-    """The bytes of record ``index``."""
+    """Return the bytes of record ``index``."""
     return bytes(blobs[ends[index - 1] if index else 0 : ends[index]])
 
 
 def unpack(blob: bytes, plain: bool) -> tuple[bytes, Extras]:
-    """Split a blob into its data and what was said about it."""
+    """Split a blob into its data and its header; a plain one has none."""
     if plain:
         return blob, _BARE
     (length,) = _U32.unpack_from(blob)

@@ -1,6 +1,6 @@
-"""Which records a delete or a redrive means: an exact tag, or all tags that begin alike.
+"""Tag conditions of deletes, redrives and routers: an exact tag, or a prefix.
 
-The wire knows three spellings — ``"x"``, ``["tag", "Eq", "x"]`` and ``["tag", "Glob", "x*"]`` — and a glob is only ever
+The wire has three spellings — ``"x"``, ``["tag", "Eq", "x"]`` and ``["tag", "Glob", "x*"]`` — and a glob is only ever
 a prefix: both kinds are then a walk over neighbours in the tag index, at a cost that follows the matches.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.contract.names import TAG_BYTES_MAX, check_tag, shown
+from tenure.contract.names import TAG_BYTES_MAX, check_tag, describe_value
 from tenure.errors import Invalid
 
 __all__ = ["Match", "parse_match"]
@@ -23,7 +23,7 @@ class Match(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     prefix: str | None = None
 
     def matches(self, tag: str | None) -> bool:
-        """Tell whether a record with this tag is meant; one without a tag never is."""
+        """Return whether a record with this tag is meant; one without a tag never is."""
         if tag is None:
             return False
         if self.prefix is not None:
@@ -39,19 +39,19 @@ def parse_match(value: object, *, bytes_max: int = TAG_BYTES_MAX) -> Match:
     if isinstance(value, str):
         return Match(exact=check_tag(value, bytes_max=bytes_max))
     if not isinstance(value, (list, tuple)) or len(value) != 3:
-        raise Invalid(f"{_WANTED}; got {shown(value)}")
+        raise Invalid(f"{_WANTED}; got {describe_value(value)}")
     field, operator, operand = value
     if field != "tag":
-        raise Invalid(f'{_WANTED}: only "tag" can be matched, not {shown(field)}')
+        raise Invalid(f'{_WANTED}: only "tag" can be matched, not {describe_value(field)}')
     if operator == "Eq":
         return Match(exact=check_tag(operand, bytes_max=bytes_max))
     if operator == "Glob":
         return Match(prefix=_parse_glob(operand, bytes_max=bytes_max))
-    raise Invalid(f'{_WANTED}: the operator is "Eq" or "Glob", not {shown(operator)}')
+    raise Invalid(f'{_WANTED}: the operator is "Eq" or "Glob", not {describe_value(operator)}')
 
 
 def _parse_glob(glob: object, *, bytes_max: int) -> str:
     """Return the prefix before the one asterisk, which must come last; ``"*"`` alone means every tagged record."""
     if not isinstance(glob, str) or not glob.endswith("*") or glob.count("*") > 1:
-        raise Invalid(f"a Glob must end in its one *; got {shown(glob)}")
+        raise Invalid(f"a Glob must end in its one *; got {describe_value(glob)}")
     return check_tag(glob[:-1], bytes_max=bytes_max)

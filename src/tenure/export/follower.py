@@ -147,7 +147,7 @@ class Follower:
 
     def _pass_time(self, event: Event, topic_id: int) -> None:
         """Let time reach an event before it is looked at, as the broker did before it decided on it."""
-        state, at = self.state, event.at
+        state, at = self.state, event.at_ms
         if at // _SWEEP_MS > state.log_ms // _SWEEP_MS or isinstance(event, ClockSet):
             for _, topic in sorted(state.by_id.items()):
                 state.pass_time(topic, at)
@@ -158,7 +158,7 @@ class Follower:
         """Report what could not be told of a topic, once its name is known or never will be."""
         topic = self.state.by_id.get(topic_id)
         name, first = topic.name if topic is not None else "", self.unknown.pop(topic_id)
-        at = self._wall(event.at)
+        at = self._wall(event.at_ms)
         return gap("unknown_topic", ts=at, topic=name, batch=batch, n=n, first_batch=first, last_batch=batch)
 
     def _wall(self, log_ms: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid
 from tenure.export.settings import ExportSettings
@@ -116,7 +116,9 @@ def load_settings(
     for where, source in sources:
         for name, value in source.items():
             if name not in known:
-                raise Invalid(f"{where} sets {shown(name)}, which is no setting: see the table of server settings")
+                raise Invalid(
+                    f"{where} sets {describe_value(name)}, which is no setting: see the table of server settings"
+                )
             values[name] = _convert(name, value, where)
     nested: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
     for group, kind in GROUPS.items():
@@ -166,7 +168,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise Invalid(f"--set wants name=value; got {shown(text)}")
+            raise Invalid(f"--set wants name=value; got {describe_value(text)}")
         found[name.strip()] = value.strip()
     return found
 
@@ -195,7 +197,7 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         _check_events(settings.events)
     for name in settings.host_names:
         if host_of(name) != name.lower():
-            raise Invalid(f"{shown(name)} is no host name: write it without scheme and port")
+            raise Invalid(f"{describe_value(name)} is no host name: write it without scheme and port")
 
 
 def _check_events(url: str) -> None:

@@ -14,7 +14,7 @@ from tenure.errors import Invalid, Overloaded
 from tenure.log.disk import Disk
 from tenure.log.frame import KIND_DROPPED, KIND_EPOCH
 from tenure.log.interface import Frame, Position, SegmentInfo, UnknownPosition
-from tenure.log.opening import cannot, check_declared, clear_leftovers, load_or_create, repair
+from tenure.log.opening import check_declared, clear_leftovers, load_or_create, opening_error, repair
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
@@ -79,7 +79,7 @@ class FileLog(SegmentWriter):
                 disk.unlock()
                 raise
         except OSError as error:
-            raise cannot("opening the log", error) from error
+            raise opening_error("opening the log", error) from error
         return cls(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
 
     def read(self, location: int) -> tuple[int, int, bytes]:
@@ -136,7 +136,7 @@ class FileLog(SegmentWriter):
                     self.seal()
         finally:
             self._closed, self._limit = True, -1
-            with self._gate.lock:
+            with self._syncs.lock:
                 self._files.close()
                 # On a full disk the spares stay, or somebody else might have their room at the next opening.
                 self._spares.close(unlink=not self.crowded and self.failed is None)
@@ -157,7 +157,7 @@ class FileLog(SegmentWriter):
         try:
             file, capacity = repair(self._disk, scan, segment_bytes=self._segment_bytes)
         except OSError as error:
-            raise cannot("repairing the end of the log", error) from error
+            raise opening_error("repairing the end of the log", error) from error
         self.pending_batch = end.batch
         self.written_batch = self.synced_batch = end.batch - 1
         self.epoch = scan.epoch + 1

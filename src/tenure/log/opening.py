@@ -24,22 +24,31 @@ from tenure.log.segment import (
 )
 from tenure.log.unpublished import publish_next
 
-__all__ = ["NO_ROOM", "cannot", "check_declared", "clear_leftovers", "load_or_create", "no_room", "publish", "repair"]
+__all__ = [
+    "NO_ROOM",
+    "check_declared",
+    "clear_leftovers",
+    "load_or_create",
+    "no_room_error",
+    "opening_error",
+    "publish",
+    "repair",
+]
 
 #: Failures of making room that leave everything as it was, and that may pass.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
-def no_room(error: OSError) -> Overloaded:
+def no_room_error(error: OSError) -> Overloaded:
     """Say that nothing happened because there is no room for it."""
     code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
     return Overloaded(f"no room for another segment: {error.strerror}. Nothing was changed.", code=code)
 
 
-def cannot(what: str, error: OSError) -> TenureError:
+def opening_error(what: str, error: OSError) -> TenureError:
     """Say that a log could not be opened."""
     if error.errno in NO_ROOM:
-        return no_room(error)
+        return no_room_error(error)
     return Closed(f"{what} failed: {error.strerror or error}. Nothing was acknowledged.", code="unwritable")
 
 

@@ -10,7 +10,7 @@ from crc32c import crc32c
 from tenure.errors import Corrupt, NotFound, Overloaded, TenureError
 from tenure.log.disk import Disk, File
 from tenure.log.frame import HEADER_BYTES, checksum, unpack_header
-from tenure.log.segment import damage, segment_name
+from tenure.log.segment import damage_error, segment_name
 
 __all__ = ["FrameReader", "SegmentFiles", "read_error"]
 
@@ -114,7 +114,7 @@ class FrameReader:
         frame = self._fetch(number, offset, ahead=0 <= location - self._next < _READ_BYTES)
         length, crc, _, _, _, kind, _, _, topic = unpack_header(frame)
         if checksum(frame, salt) != crc:
-            raise damage(segment_name(number), offset, end=offset + length, why="a frame fails its checksum")
+            raise damage_error(segment_name(number), offset, end=offset + length, why="a frame fails its checksum")
         self._next = location + length
         return kind, topic, frame[HEADER_BYTES:]
 
@@ -138,7 +138,7 @@ class FrameReader:
         except OSError as error:
             raise read_error(error, number, offset) from error
         if not HEADER_BYTES <= length <= len(frame):
-            raise damage(segment_name(number), offset, end=offset + HEADER_BYTES, why="no frame begins here:")
+            raise damage_error(segment_name(number), offset, end=offset + HEADER_BYTES, why="no frame begins here:")
         if len(frame) <= _AHEAD_BYTES:
             self._window, self._window_at = frame, number << 32 | offset
         return frame[:length] if length < len(frame) else frame

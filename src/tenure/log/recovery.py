@@ -17,7 +17,7 @@ from tenure.log.disk import Disk, File
 from tenure.log.frame import HEADER_BYTES, LAST, Read, checksum, find_frames, nonzero_end, unpack_header
 from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
-from tenure.log.segment import HEAD_BYTES, Head, damage, segment_name
+from tenure.log.segment import HEAD_BYTES, Head, damage_error, segment_name
 from tenure.log.walk import Walk
 
 __all__ = ["RecoveryReport", "Scan", "locate"]
@@ -147,10 +147,10 @@ class Scan:
         limit = self._limit(file, after)
         if walk.offset != limit:
             end = _next_whole(self._reads(file), walk, limit=limit, salt=head.salt)
-            raise damage(segment_name(head.number), walk.bad_offset, end=end, why="a bad frame", batch=walk.batch)
+            raise damage_error(segment_name(head.number), walk.bad_offset, end=end, why="a bad frame", batch=walk.batch)
         if after is not None and (walk.batch, walk.last_crc) != (after.first_batch, after.previous_crc):
             why = f"this is not the segment that {segment_name(after.number)} follows: an old copy or a wrong file,"
-            raise damage(segment_name(head.number), 0, end=walk.offset, why=why)
+            raise damage_error(segment_name(head.number), 0, end=walk.offset, why=why)
 
     def _examine_tail(self, head: Head, walk: Walk, *, file: File) -> None:
         """Decide what lies behind the last whole batch: nothing, a torn tail, or damage."""
@@ -166,7 +166,7 @@ class Scan:
         if witness is not None:
             end = _next_whole(read, walk, limit=size, salt=head.salt)
             why = f"a bad frame (batch {witness.batch} at offset {witness.offset} says that it was synced)"
-            raise damage(segment_name(head.number), walk.bad_offset, end=end, why=why, batch=walk.batch)
+            raise damage_error(segment_name(head.number), walk.bad_offset, end=end, why=why, batch=walk.batch)
 
     def _reads(self, file: File) -> Read:
         return lambda count, offset: self._disk.pread(file, count, offset)

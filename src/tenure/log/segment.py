@@ -26,7 +26,7 @@ __all__ = [
     "SEGMENTS",
     "SPARE",
     "Head",
-    "damage",
+    "damage_error",
     "decode_head",
     "list_heads",
     "parse_head",
@@ -96,7 +96,9 @@ def parse_head(data: bytes, number: int) -> Head:
     name = segment_name(number)
     head = decode_head(data, name)
     if head.number != number:
-        raise damage(name, 0, end=HEAD_BYTES, why=f"the file holds segment {head.number}: it was copied or renamed")
+        raise damage_error(
+            name, 0, end=HEAD_BYTES, why=f"the file holds segment {head.number}: it was copied or renamed"
+        )
     return head
 
 
@@ -106,9 +108,9 @@ def decode_head(data: bytes, name: str) -> Head:
         message = f"{name} has format {version}, this program reads up to {FORMAT}: use a newer one. Nothing changed."
         raise Corrupt(message, code="format_too_new", file=name, format=version)
     if len(data) < HEAD_BYTES:
-        raise damage(name, 0, end=HEAD_BYTES, why=f"the file has only {len(data)} bytes, not even a whole head")
+        raise damage_error(name, 0, end=HEAD_BYTES, why=f"the file has only {len(data)} bytes, not even a whole head")
     if crc32c(data[: _HEAD.size]) != int.from_bytes(data[_HEAD.size : HEAD_BYTES], "little") or data[:8] != MAGIC:
-        raise damage(name, 0, end=HEAD_BYTES, why="the head of the segment fails its checksum")
+        raise damage_error(name, 0, end=HEAD_BYTES, why="the head of the segment fails its checksum")
     _, _, epoch, number, first_batch, log_id, previous_end, previous_crc, _ = _HEAD.unpack_from(data)
     return Head(number, first_batch, log_id, epoch, previous_end, previous_crc)
 
@@ -128,7 +130,7 @@ def list_heads(disk: Disk) -> list[Head]:
         _check_link(before, head)
         if size < head.previous_end:
             name = segment_name(before.number)
-            raise damage(name, size, end=head.previous_end, why="the file was cut short")
+            raise damage_error(name, size, end=head.previous_end, why="the file was cut short")
     return [head for head, _ in found]
 
 
@@ -144,9 +146,9 @@ def read_head(disk: Disk, number: int) -> tuple[Head, int]:
 def _check_link(before: Head, head: Head) -> None:
     name = segment_name(head.number)
     if head.log_id != before.log_id:
-        raise damage(name, 0, end=HEAD_BYTES, why="the segment belongs to another log")
+        raise damage_error(name, 0, end=HEAD_BYTES, why="the segment belongs to another log")
     if head.first_batch < before.first_batch or head.epoch < before.epoch:
-        raise damage(name, 0, end=HEAD_BYTES, why="the segment is older than the one before it")
+        raise damage_error(name, 0, end=HEAD_BYTES, why="the segment is older than the one before it")
 
 
 def prepare(disk: Disk, size: int) -> File:
@@ -160,7 +162,7 @@ def prepare(disk: Disk, size: int) -> File:
     return file
 
 
-def damage(file: str, offset: int, *, end: int, why: str, batch: int | None = None) -> Corrupt:
+def damage_error(file: str, offset: int, *, end: int, why: str, batch: int | None = None) -> Corrupt:
     """Build the error for damaged bytes; it names file, offset and range, and what to do."""
     about = f" of batch {batch}" if batch is not None else ""
     message = f"{file}: {why} at offset {offset}{about}, bytes {offset}..{end}. Verify the directory, then salvage it."

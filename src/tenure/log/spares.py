@@ -61,7 +61,7 @@ class Spares:
         Raises OSError; none is lost then.
         """
         for index, spare in enumerate(self._row):
-            self._row[index] = self._grown(spare, least)
+            self._row[index] = self._grow(spare, least)
         while len(self._row) < count:
             self._add(max(self._size, least), after=after)
 
@@ -89,11 +89,11 @@ class Spares:
 
     def take(self, size: int) -> Spare:
         """Hand out the next spare, grown to ``size`` where that is more than it has. Raises OSError and keeps it."""
-        spare = self._grown(self._row[0], size)
+        spare = self._grow(self._row[0], size)
         self._row.popleft()
         return spare
 
-    def _grown(self, spare: Spare, size: int) -> Spare:
+    def _grow(self, spare: Spare, size: int) -> Spare:
         if size > spare.size:
             self._disk.allocate(spare.file, size)
             spare = spare._replace(size=size)

@@ -18,7 +18,7 @@ from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS, segment_name
 from tenure.log.spares import unpublished_name
 
-__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "SyncGate"]
+__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "Syncs"]
 
 
 BRIEF_BYTES_MAX = 128 * 1024
@@ -57,11 +57,11 @@ class Removal:
 class FileSync:
     """One sync: what it makes durable, and how it went."""
 
-    __slots__ = ("_file", "_gate", "batch", "error", "fresh_bytes", "removals", "rolls", "segment")
+    __slots__ = ("_file", "_syncs", "batch", "error", "fresh_bytes", "removals", "rolls", "segment")
 
     def __init__(
         self,
-        gate: SyncGate,
+        syncs: Syncs,
         file: File | None,
         *,
         segment: int,
@@ -70,7 +70,7 @@ class FileSync:
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> None:
-        self._gate = gate
+        self._syncs = syncs
         self._file = file
         self.segment = segment
         self.batch = batch
@@ -87,8 +87,8 @@ class FileSync:
     def run(self) -> None:
         if self._file is None:
             return
-        with self._gate.lock:
-            self.error = self._gate.met()
+        with self._syncs.lock:
+            self.error = self._syncs.first_error()
             if self.error is None:
                 try:
                     self._sync(self._file)
@@ -98,7 +98,7 @@ class FileSync:
 
     def _sync(self, file: File) -> None:
         """Sync in the order of the log; a segment is published once it and all before it are durable."""
-        disk, rolls = self._gate.disk, [roll for roll in self.rolls if not roll.is_done]
+        disk, rolls = self._syncs.disk, [roll for roll in self.rolls if not roll.is_done]
         for roll in rolls:
             roll.sync_old(disk)
         disk.sync(file)
@@ -108,7 +108,7 @@ class FileSync:
             roll.is_done = True
 
     def _remove(self) -> None:
-        disk, removals = self._gate.disk, [removal for removal in self.removals if not removal.is_done]
+        disk, removals = self._syncs.disk, [removal for removal in self.removals if not removal.is_done]
         for removal in removals:
             disk.unlink(segment_name(removal.segment))
             removal.is_done = True
@@ -116,7 +116,7 @@ class FileSync:
             disk.sync_dir(SEGMENTS)
 
 
-class SyncGate:
+class Syncs:
     """Lets one sync run at a time and keeps those that the owner has not taken back."""
 
     def __init__(self, disk: Disk) -> None:
@@ -140,7 +140,7 @@ class SyncGate:
         self._under_way.append(sync)
         return sync
 
-    def met(self) -> OSError | None:
+    def first_error(self) -> OSError | None:
         """Return what a sync under way has met: after it, no later one may be believed, nor publish anything."""
         return next((sync.error for sync in self._under_way if sync.error is not None), None)
 

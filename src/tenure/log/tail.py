@@ -16,7 +16,7 @@ from tenure.log.disk import Disk, PosixDisk
 from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
 from tenure.log.recovery import locate
-from tenure.log.segment import HEAD_BYTES, Head, damage, read_head, segment_name, segment_numbers
+from tenure.log.segment import HEAD_BYTES, Head, damage_error, read_head, segment_name, segment_numbers
 from tenure.log.walk import Walk
 
 __all__ = ["TailBatch", "TailGap", "Tailer"]
@@ -112,7 +112,7 @@ class Tailer:
         if after is not None:
             if walk.offset != limit:
                 why = "a bad frame"
-                raise damage(segment_name(head.number), walk.bad_offset, end=limit, why=why, batch=walk.batch)
+                raise damage_error(segment_name(head.number), walk.bad_offset, end=limit, why=why, batch=walk.batch)
             self.position = _beginning(after)
 
     def _give(self, batches: list[TailBatch]) -> Iterator[TailBatch]:

@@ -25,11 +25,11 @@ from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureErro
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import HEADER_BYTES, KIND_SEAL, encode_batch
 from tenure.log.interface import Entry, Sync
-from tenure.log.opening import NO_ROOM, no_room
+from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spares import Spare, Spares
-from tenure.log.sync import FileSync, Removal, Roll, SyncGate
+from tenure.log.sync import FileSync, Removal, Roll, Syncs
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
 
@@ -58,7 +58,7 @@ class SegmentWriter:
         self._is_small = True
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
         self._files = SegmentFiles(disk, handles_max=handles_max)
-        self._gate = SyncGate(disk)
+        self._syncs = Syncs(disk)
         self._spares = Spares(disk, size=segment_bytes)
         #: Why no spare could be had the last time, and how much room the disk had then.
         self._refused = OSError(ENOSPC, "No space left on device")
@@ -146,7 +146,7 @@ class SegmentWriter:
         file = self._file if self.written_batch > self.synced_batch else None
         rolls, removals = list(self._rolls), list(self._removals)
         begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
-        return self._gate.begin(
+        return self._syncs.begin(
             file,
             segment=segment,
             batch=self.written_batch,
@@ -157,7 +157,7 @@ class SegmentWriter:
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
-        self._gate.end(sync)
+        self._syncs.end(sync)
         self._files.unpin(sync.segment)
         if self.failed is not None:
             raise self.failed
@@ -183,13 +183,13 @@ class SegmentWriter:
 
     def seal(self) -> None:
         self.sync()
-        if not self._sealed():
+        if not self._is_sealed():
             self._append_seal()
             self.sync()
 
     def witness(self) -> bool:
         self._check_ready()
-        if self._pending or self.synced_batch < self.written_batch or self._sealed():
+        if self._pending or self.synced_batch < self.written_batch or self._is_sealed():
             return False
         with suppress(Overloaded):
             self._append_seal()
@@ -233,7 +233,7 @@ class SegmentWriter:
             self._refill(kept, least=least)
             if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
                 if not (reclaim and self._grow(need)):
-                    raise no_room(self._refused)
+                    raise no_room_error(self._refused)
             elif not fits:
                 self._roll(need)
         except Indeterminate as error:
@@ -315,11 +315,11 @@ class SegmentWriter:
 
     def _append_seal(self) -> None:
         if self.crowded and self._end + HEADER_BYTES > self._capacity:
-            raise no_room(self._refused)  # The room that is kept is for acks and for reclaiming.
+            raise no_room_error(self._refused)  # The room that is kept is for acks and for reclaiming.
         self._append_own(KIND_SEAL, b"")
         self._sealed_at = self._base + self._end
 
-    def _sealed(self) -> bool:
+    def _is_sealed(self) -> bool:
         return self._base + self._written_end == self._sealed_at
 
     def _join(self, entry: Entry) -> None:
@@ -364,7 +364,7 @@ class SegmentWriter:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 self._fail("making a segment", error)
-            raise no_room(error) from error
+            raise no_room_error(error) from error
 
     def _fail(self, what: str, error: OSError) -> NoReturn:
         """Turn read-only for good. Raises what those who wait for durability are told."""

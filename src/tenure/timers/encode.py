@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.values import check_within
 from tenure.errors import Invalid
 from tenure.timers.model import At, Delay, NewTimer
@@ -62,7 +62,7 @@ def timer_id_of(timer_id: str | None, settings: TimersSettings) -> str:
             size = -1
     if not 0 < size <= settings.id_bytes_max:
         raise Invalid(
-            f"timer_id must be a string of 1 to {settings.id_bytes_max} bytes of UTF-8; got {shown(timer_id)}"
+            f"timer_id must be a string of 1 to {settings.id_bytes_max} bytes of UTF-8; got {describe_value(timer_id)}"
         )
     return timer_id
 
@@ -117,7 +117,9 @@ def spread(value: T | Sequence[T], kind: type[T], count: int, what: str) -> Sequ
         return [value] * count
     if isinstance(value, (list, tuple)) and len(value) == count and all(isinstance(one, kind) for one in value):
         return value
-    raise Invalid(f"{what} must be one {kind.__name__}, or one for each of the {count} timers; got {shown(value)}")
+    raise Invalid(
+        f"{what} must be one {kind.__name__}, or one for each of the {count} timers; got {describe_value(value)}"
+    )
 
 
 def chunks(items: Sequence[T], sizes: Sequence[int], settings: TimersSettings) -> Iterator[Sequence[T]]:

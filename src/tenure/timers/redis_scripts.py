@@ -8,7 +8,7 @@ from typing import Final
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.repeat import Repeat
 from tenure.errors import Invalid
 from tenure.timers.calling import Answer, Caller, Keys
@@ -28,7 +28,7 @@ class RedisScripts:
 
     def __init__(self, redis: Redis | RedisCluster, *, prefix: str, settings: TimersSettings, outage: Outage) -> None:
         if not _PREFIX.fullmatch(prefix):
-            raise Invalid(f"prefix must be 1 to 128 of A-Z a-z 0-9 . _ : / -; got {shown(prefix)}")
+            raise Invalid(f"prefix must be 1 to 128 of A-Z a-z 0-9 . _ : / -; got {describe_value(prefix)}")
         self._prefix = prefix
         self._wire: Wire
         if isinstance(redis, RedisCluster):
@@ -36,7 +36,7 @@ class RedisScripts:
         elif isinstance(redis, Redis):
             self._wire = SingleWire(redis, settings)
         else:
-            raise Invalid(f"redis must be a redis.asyncio.Redis or RedisCluster; got {shown(redis)}")
+            raise Invalid(f"redis must be a redis.asyncio.Redis or RedisCluster; got {describe_value(redis)}")
         self._caller = Caller(self._wire, self._keys_of, settings, outage=outage)
         self._wakeup = Wakeup(self._wire, self._keys_of, settings)
 

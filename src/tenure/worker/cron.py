@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 
 __all__ = ["Cron", "Every", "Schedule", "due_ticks"]
@@ -126,7 +126,7 @@ class Cron:
 def _unfolded(expression: str) -> str:
     """An expression in fields. Raises Invalid for a macro that is none, or has no moments of its own."""
     if not isinstance(expression, str):
-        raise Invalid(f'cron must be text like "0 3 * * *" or "@daily"; got {shown(expression)}', field="cron")
+        raise Invalid(f'cron must be text like "0 3 * * *" or "@daily"; got {describe_value(expression)}', field="cron")
     if not expression.startswith("@"):
         return expression
     if expression not in _MACROS:

@@ -10,7 +10,7 @@ import msgspec
 
 from tenure.client.config import DELIVERIES_MAX, ConfigFields
 from tenure.contract.config import LEASE_MS_MAX, LEASE_MS_MIN
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.contract.values import check_within
 from tenure.durations import Duration, Rate, ms_of, rate_of
 from tenure.errors import Invalid
@@ -168,7 +168,7 @@ def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
     for option in options:
         if value == option:
             return option
-    raise Invalid(f"{field} must be one of {', '.join(map(repr, options))}; got {shown(value)}", field=field)
+    raise Invalid(f"{field} must be one of {', '.join(map(repr, options))}; got {describe_value(value)}", field=field)
 
 
 def _backoff(value: object) -> BackoffRule:
@@ -178,14 +178,15 @@ def _backoff(value: object) -> BackoffRule:
     if isinstance(value, str | int | timedelta) and not isinstance(value, bool):
         return Fixed(value)
     raise Invalid(
-        f"backoff must be a duration, Exponential(…), Fixed(…) or have a delay_ms; got {shown(value)}", field="backoff"
+        f"backoff must be a duration, Exponential(…), Fixed(…) or have a delay_ms; got {describe_value(value)}",
+        field="backoff",
     )
 
 
 def _policy(value: object) -> AckPolicy:
     if isinstance(value, AckPolicy):
         return value
-    raise Invalid(f"policy must be an AckPolicy; got {shown(value)}", field="policy")
+    raise Invalid(f"policy must be an AckPolicy; got {describe_value(value)}", field="policy")
 
 
 def _deliveries(value: int | None, retries: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 from tenure.worker.options import TaskKnobs, TaskOptions
 from tenure.worker.runtime.handler import Handler
@@ -82,7 +82,7 @@ class TypedQueue(Handler[Any]):
         return found
 
     def _known(self) -> str:
-        names = sorted(shown(name) for name in self._by_type if name is not None)
+        names = sorted(describe_value(name) for name in self._by_type if name is not None)
         names += ["jobs without a type"] if None in self._by_type else []
         more = len(names) - _TYPES_SHOWN_MAX
         return ", ".join(names[:_TYPES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
@@ -109,7 +109,7 @@ _decode: Final = msgspec.json.Decoder(_Meta).decode
 
 
 def _carried(type: object) -> str:
-    return "the job carries no type" if type is None else f"no task handles the type {shown(type)}"
+    return "the job carries no type" if type is None else f"no task handles the type {describe_value(type)}"
 
 
 def _taken(task: Task[Any]) -> Invalid:

@@ -39,8 +39,8 @@ class Held:
         self.lease = lease_id(claim.lease)
         self.node = claim.node
         self.deliveries = deliveries
-        self.at = claim.at
-        self.first_deadline = self.deadline = claim.deadline
+        self.at = claim.at_ms
+        self.first_deadline = self.deadline = claim.deadline_ms
         self.extends: list[tuple[int, int]] = []
         self.ended_at = 0
         self.how: str | None = None
@@ -68,12 +68,12 @@ class LoggedQueue:
             case Extended():
                 for seq in each(event.runs):
                     if (held := self._live(seq, event)) is not None:
-                        held.extends.append((event.at, event.deadline))
-                        held.deadline = event.deadline
+                        held.extends.append((event.at_ms, event.deadline_ms))
+                        held.deadline = event.deadline_ms
             case Acked() | Released():
                 for seq in each(event.runs):
                     if (held := self._live(seq, event)) is not None:
-                        held.end(event.cause if isinstance(event, Released) else "acked", event.at)
+                        held.end(event.cause if isinstance(event, Released) else "acked", event.at_ms)
             case DeadLettered():
                 for seq in each(event.runs):
                     self._give_up(seq, event)
@@ -84,11 +84,13 @@ class LoggedQueue:
         leases = self.held[seq]
         if leases and leases[-1].how is None:
             before = leases[-1]
-            if event.at <= before.deadline:
-                self.problems.append(f"{seq} claimed at {event.at}, though {before.lease} runs until {before.deadline}")
+            if event.at_ms <= before.deadline:
+                self.problems.append(
+                    f"{seq} claimed at {event.at_ms}, though {before.lease} runs until {before.deadline}"
+                )
             before.end("expired", before.deadline)
         elif leases and leases[-1].how == "acked":
-            self.problems.append(f"{seq} claimed at {event.at}, though it was acked at {leases[-1].ended_at}")
+            self.problems.append(f"{seq} claimed at {event.at_ms}, though it was acked at {leases[-1].ended_at}")
         leases.append(Held(event, len(leases) + 1))
 
     def _give_up(self, seq: int, event: DeadLettered) -> None:
@@ -98,8 +100,8 @@ class LoggedQueue:
             self.problems.append(f"{event!r} is about {seq}, which was never held, or acked")
         elif leases[-1].how is None:
             held = leases[-1]
-            if event.at <= held.deadline:
-                held.end("dead", event.at)
+            if event.at_ms <= held.deadline:
+                held.end("dead", event.at_ms)
             else:
                 held.end("expired", held.deadline)
 
@@ -107,7 +109,7 @@ class LoggedQueue:
         """The lease that an event is about; there must be one, and it must not have run out."""
         leases = self.held[seq]
         held = leases[-1] if leases else None
-        if held is None or held.how is not None or event.at > held.deadline:
+        if held is None or held.how is not None or event.at_ms > held.deadline:
             self.problems.append(f"{event!r} is about {seq}, which nobody held then")
             return None
         if event.node != held.node:
@@ -150,8 +152,8 @@ def read_log(home: Path) -> Logged:
         if isinstance(event, TopicPut):
             by_id[event.topic] = logged.queues.setdefault(event.name, LoggedQueue(event.name))
         elif isinstance(event, Opened):
-            logged.outages.append((last_at, event.at))
+            logged.outages.append((last_at, event.at_ms))
         elif (queue := by_id.get(getattr(event, "topic", 0))) is not None:
             queue.take(event)
-        last_at = event.at
+        last_at = event.at_ms
     return logged

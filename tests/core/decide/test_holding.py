@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core.decide.holding import give_back, release, shift_deadline, still_held
+from tenure.core.decide.holding import give_back, keep_held, release, shift_deadline
 from tenure.core.events import Extended, Released
 from tenure.core.level import Level
 from tenure.testing.clock import ManualClock
@@ -45,11 +45,11 @@ def test_a_claim_that_nobody_got_is_given_back_unless_it_can_be_asked_for_again(
 def test_a_claim_that_waited_shows_what_is_still_held_of_it(rules: Rules, clock: ManualClock) -> None:
     make_queue(rules, jobs=3)
     grant = rules.claim("q", node="w", max_count=3, lease_ms=1000)
-    assert still_held(rules.state, grant, rules.now_ms) is grant
+    assert keep_held(rules.state, grant, rules.now_ms) is grant
     rules.delete_records("q", seqs=[2])
-    assert still_held(rules.state, grant, rules.now_ms).seqs == [1, 3]
+    assert keep_held(rules.state, grant, rules.now_ms).seqs == [1, 3]
     clock.advance(1001)
-    empty = still_held(rules.state, grant, rules.now_ms)
+    empty = keep_held(rules.state, grant, rules.now_ms)
     assert (empty.seqs, empty.lease, empty.lease_id) == ([], 0, None)
 
 

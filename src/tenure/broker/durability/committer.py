@@ -106,9 +106,9 @@ class Committer:
 
     def _flush(self) -> None:
         self.flush_planned = False
-        if self.engine.touched and not self._finishing:
+        if self.engine.changed_topics and not self._finishing:
             self._attend()
-        self.engine.held_ms = self.engine.last_ms = 0  # the next turn has a time of its own
+        self.engine.turn_ms = self.engine.last_now_ms = 0  # the next turn has a time of its own
         if self._broken():
             return
         try:

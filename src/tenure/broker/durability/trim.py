@@ -19,14 +19,14 @@ from pyroaring import BitMap
 from tenure.broker.engine import Engine
 from tenure.broker.records import Frame
 from tenure.core.events import Carried, TopicCarried
-from tenure.core.state.frame_index import Piece, Spot
+from tenure.core.state.frame_index import FramePlace, SegmentIndex
 from tenure.core.state.snapshot import dump_topic
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
 __all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "trim_due", "trim_step"]
 
-Taken = tuple[Spot, Frame, list[int]]
+Taken = tuple[FramePlace, Frame, list[int]]
 """A frame, where it lies, and the runs of its seqs that are still wanted."""
 
 PATIENCE_MS = 60_000
@@ -69,11 +69,11 @@ def _is_spent(engine: Engine, segment: int) -> bool:
     """Whether no live record lies in a segment, as far as the floors tell: then giving its space back is cheap."""
     topics = [engine.state.by_id.get(topic_id) for topic_id in engine.state.holders.get(segment, ())]
     return all(
-        topic.floor >= _behind(topic, piece)
+        topic.floor >= _behind(topic, entry)
         for topic in topics
         if topic is not None
-        for piece in topic.pieces
-        if piece.segment == segment
+        for entry in topic.frame_index
+        if entry.segment == segment
     )
 
 
@@ -121,20 +121,20 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int
     """
     spent = 0
     while spent < budget:
-        piece = next((piece for piece in topic.pieces if piece.segment == segment), None)
-        if piece is None:
+        entry = next((entry for entry in topic.frame_index if entry.segment == segment), None)
+        if entry is None:
             break
-        spent += _carry_frames(engine, topic, piece, budget - spent)
+        spent += _carry_frames(engine, topic, entry, budget - spent)
     if spent < budget and topic.base == segment:
-        now = engine.now()
-        engine.state.pass_time(topic, now)
-        snapshot = dump_topic(topic, now_ms=now)
-        engine.rewrite(TopicCarried(now, topic.id, msgspec.Raw(snapshot)))
+        now_ms = engine.now()
+        engine.state.pass_time(topic, now_ms)
+        snapshot = dump_topic(topic, now_ms=now_ms)
+        engine.rewrite(TopicCarried(now_ms, topic.id, msgspec.Raw(snapshot)))
         spent += len(snapshot)
     return spent
 
 
-def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> int:
+def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: int) -> int:
     """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten.
 
     What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
@@ -142,24 +142,24 @@ def _carry_frames(engine: Engine, topic: Topic, piece: Piece, budget: int) -> in
     """
     taken: list[Taken] = []
     missing: list[int] = []
-    index, size = max(bisect_right(piece.firsts, topic.floor) - 1, 0), 1
-    while index < len(piece.firsts) and size < budget:
-        spot = piece.spot(index)
-        alive = _alive(topic, piece, index)
+    index, size = max(bisect_right(entry.firsts, topic.floor) - 1, 0), 1
+    while index < len(entry.firsts) and size < budget:
+        place = entry.place(index)
+        alive = _alive(topic, entry, index)
         size += _LOOK_BYTES
         if alive:
-            frame, is_read = _frame(engine, topic, spot, end=alive[-2] + alive[-1])
-            if taken and not fits(topic, taken[0], spot, frame):
+            frame, is_read = _frame(engine, topic, place, end=alive[-2] + alive[-1])
+            if taken and not fits(topic, taken[0], place, frame):
                 break
-            taken.append((spot, frame, alive))
+            taken.append((place, frame, alive))
             missing += [] if is_read else alive
-            size += spot[2]
+            size += place[2]
         index += 1
-    end = piece.firsts[index] if index < len(piece.firsts) else _behind(topic, piece)
+    end = entry.firsts[index] if index < len(entry.firsts) else _behind(topic, entry)
     if not taken:
-        topic.cut_frames(piece.firsts[0], end)
+        topic.cut_frames(entry.firsts[0], end)
         return size
-    event = carried(engine.now(), topic, taken, lo=piece.firsts[0], hi=end)
+    event = carried(engine.now(), topic, taken, lo=entry.firsts[0], hi=end)
     engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
@@ -171,7 +171,7 @@ def _spelled(runs: list[int]) -> str:
     return ", ".join(shown[:_RUNS_SHOWN]) + (f" and {len(shown) - _RUNS_SHOWN} more" if shown[_RUNS_SHOWN:] else "")
 
 
-def _frame(engine: Engine, topic: Topic, spot: Spot, *, end: int) -> tuple[Frame, bool]:
+def _frame(engine: Engine, topic: Topic, place: FramePlace, *, end: int) -> tuple[Frame, bool]:
     """The frame at a spot, and True; where it cannot be read, one that stands for its live records below ``end``, and
     False.
 
@@ -179,29 +179,29 @@ def _frame(engine: Engine, topic: Topic, spot: Spot, *, end: int) -> tuple[Frame
     may be whole.
     """
     try:
-        return engine.reader.frame(spot[1]), True
+        return engine.reader.frame(place[1]), True
     except Corrupt as error:
-        if error.code == "unreadable" and engine.reader.refused_ms(spot[1] >> 32, engine.now()) < PATIENCE_MS:
+        if error.code == "unreadable" and engine.reader.refused_ms(place[1] >> 32, engine.now()) < PATIENCE_MS:
             raise
-        seqs, sizes = zip(*engine.reader.sizes(topic, spot[0], end), strict=True)
+        seqs, sizes = zip(*engine.reader.sizes(topic, place[0], end), strict=True)
         ends, count = array("I", accumulate(sizes)).tobytes(), len(seqs)
-        times, none = [spot[3]] * count, [0] * count
-        event = Carried(0, topic.id, spot[0], end, list(seqs), times, none, ends, b"", True, error.message)
+        times_ms, none = [place[3]] * count, [0] * count
+        event = Carried(0, topic.id, place[0], end, list(seqs), times_ms, none, ends, b"", True, error.message)
         return Frame(event), False
 
 
-def _behind(topic: Topic, piece: Piece) -> int:
-    at = topic.pieces.index(piece) + 1
-    return topic.pieces[at].firsts[0] if at < len(topic.pieces) else topic.head_seq + 1
+def _behind(topic: Topic, entry: SegmentIndex) -> int:
+    at = topic.frame_index.index(entry) + 1
+    return topic.frame_index[at].firsts[0] if at < len(topic.frame_index) else topic.head_seq + 1
 
 
-def _alive(topic: Topic, piece: Piece, index: int) -> list[int]:
+def _alive(topic: Topic, entry: SegmentIndex, index: int) -> list[int]:
     """The runs of live seqs that frame ``index`` answers for."""
-    end = piece.firsts[index + 1] if index + 1 < len(piece.firsts) else _behind(topic, piece)
-    return topic.live_runs(piece.firsts[index], end)
+    end = entry.firsts[index + 1] if index + 1 < len(entry.firsts) else _behind(topic, entry)
+    return topic.live_runs(entry.firsts[index], end)
 
 
-def fits(topic: Topic, first: Taken, spot: Spot, frame: Frame) -> bool:
+def fits(topic: Topic, first: Taken, place: FramePlace, frame: Frame) -> bool:
     """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age; and
     what is lost only with what is lost.
 
@@ -210,27 +210,27 @@ def fits(topic: Topic, first: Taken, spot: Spot, frame: Frame) -> bool:
     """
     if (first[1].plain, first[1].lost is None) != (frame.plain, frame.lost is None):
         return False
-    oldest_ms = first[0][3] if first[1].ats is None else first[1].ats[0]
-    return not topic.config.ttl_ms or spot[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
+    oldest_ms = first[0][3] if first[1].ats_ms is None else first[1].ats_ms[0]
+    return not topic.config.ttl_ms or place[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
 
 
-def carried(now: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
+def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
     """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``.
 
     Where their payload is lost, the first frame says why.
     """
     seqs: list[int] = []
-    ats: list[int] = []
-    tss: list[int] = []
+    ats_ms: list[int] = []
+    tss_ms: list[int] = []
     sizes: list[int] = []
     blobs: list[bytes] = []
-    for spot, frame, runs in taken:
+    for place, frame, runs in taken:
         for start, n in zip(runs[::2], runs[1::2], strict=True):
             for index in frame.table.between(start, start + n):
                 seqs.append(frame.table.seq(index))
-                ats.append(spot[3] if frame.ats is None else frame.ats[index])
-                tss.append(frame.ts if frame.tss is None else frame.tss[index])
+                ats_ms.append(place[3] if frame.ats_ms is None else frame.ats_ms[index])
+                tss_ms.append(frame.ts_ms if frame.tss_ms is None else frame.tss_ms[index])
                 sizes.append(frame.table.size(index))
                 blobs.append(frame.blob(index))
     ends, first = array("I", accumulate(sizes)).tobytes(), taken[0][1]
-    return Carried(now, topic.id, lo, hi, seqs, ats, tss, ends, b"".join(blobs), first.plain, first.lost)
+    return Carried(now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends, b"".join(blobs), first.plain, first.lost)

@@ -60,12 +60,12 @@ class Meters:
         meters, runs = self._of(event), event.runs
         if len(runs) == 2 and runs[1] == 1:
             meters.claimed += 1
-            _waited(meters, topic, runs[0], 1, event.at)
+            _waited(meters, topic, runs[0], 1, event.at_ms)
             return 1
         total = count(runs)
         meters.claimed += total
         for seq, weight in _sampled(runs, total):
-            _waited(meters, topic, seq, weight, event.at)
+            _waited(meters, topic, seq, weight, event.at_ms)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
@@ -74,12 +74,12 @@ class Meters:
         assert queue is not None
         if len(runs) == 2 and runs[1] == 1:
             meters.acked += 1
-            _worked(meters, queue, runs[0], 1, event.at)
+            _worked(meters, queue, runs[0], 1, event.at_ms)
             return 1
         total = count(runs)
         meters.acked += total
         for seq, weight in _sampled(runs, total):
-            _worked(meters, queue, seq, weight, event.at)
+            _worked(meters, queue, seq, weight, event.at_ms)
         return total
 
     def released(self, event: Released) -> int:
@@ -97,7 +97,7 @@ class Meters:
         if meters is None:
             if len(self._queues) >= QUEUES_MAX:
                 del self._queues[next(iter(self._queues))]
-            meters = self._queues[event.topic] = QueueTotals(event.at)
+            meters = self._queues[event.topic] = QueueTotals(event.at_ms)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> QueueMeters:
@@ -115,7 +115,7 @@ class Meters:
             acked=totals.acked,
             released=totals.released,
             expired=queue.expired,
-            failed_before=len(queue.histories),
+            failed_before=len(queue.deliveries_ended),
             worst=WorstJob(seq, deliveries) if seq else None,
             in_queue_ms=_distribution(totals.in_queue_ms),
             processing_ms=_distribution(totals.processing_ms),
@@ -128,9 +128,9 @@ def _waited(meters: QueueTotals, topic: Topic, seq: int, weight: int, now: int) 
     assert queue is not None
     before = queue.deliveries.get(seq) if queue.deliveries else None
     if before is None:
-        pieces = topic.pieces
-        at, index = (0, bisect_right(pieces[0].firsts, seq) - 1) if len(pieces) == 1 else find(pieces, seq)
-        meters.in_queue_ms.observe(max(now - pieces[at].times[max(index, 0)], 0), weight)
+        entries = topic.frame_index
+        at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+        meters.in_queue_ms.observe(max(now - entries[at].times_ms[max(index, 0)], 0), weight)
     elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
         meters.worst = (seq, before + 1)
 
@@ -138,7 +138,7 @@ def _waited(meters: QueueTotals, topic: Topic, seq: int, weight: int, now: int) 
 def _worked(meters: QueueTotals, queue: Queue, seq: int, weight: int, now: int) -> None:
     lease = queue.in_flight.get(seq)
     if lease is not None:
-        meters.processing_ms.observe(now - lease.since, weight)
+        meters.processing_ms.observe(now - lease.since_ms, weight)
         meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
 
 

@@ -29,7 +29,7 @@ def mark_time(engine: Engine, marked: int) -> int:
     """
     now = engine.now()
     for topic in engine.state.by_id.values():
-        if topic.queue is not None and now >= topic.queue.next_at:
+        if topic.queue is not None and now >= topic.queue.next_change_ms:
             engine.state.pass_time(topic, now)
     if engine.metrics.expired != marked:
         with suppress(Closed, Overloaded):  # no room: the next one tries again

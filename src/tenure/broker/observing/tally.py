@@ -33,29 +33,29 @@ __all__ = ["TALLIES"]
 def _claimed(engine: Engine, event: Claimed) -> None:
     state = engine.state
     topic = state.by_id[event.topic]
-    topic.last_read_ms = event.at + state.wall_offset_ms
+    topic.last_read_ms = event.at_ms + state.wall_offset_ms
     engine.totals.claimed += engine.meters.claimed(topic, event)
 
 
 def _acked(engine: Engine, event: Acked) -> None:
     topic = engine.state.by_id[event.topic]
     engine.totals.acked += engine.meters.acked(topic, event)
-    engine.touched.add(topic)
+    engine.changed_topics.add(topic)
 
 
 def _released(engine: Engine, event: Released) -> None:
     released = engine.meters.released(event)
     if event.cause == "nack":
         engine.totals.nacked += released
-    engine.touched.add(engine.state.by_id[event.topic])
+    engine.changed_topics.add(engine.state.by_id[event.topic])
 
 
 def _extended(engine: Engine, event: Extended) -> None:
     if event.cause == "extend":
         engine.totals.extended += count(event.runs)
     topic = engine.state.by_id[event.topic]
-    if topic.queue is not None and event.deadline < topic.queue.next_at:
-        engine.touched.add(topic)  # it comes before all other deadlines: those who wait must be woken by it
+    if topic.queue is not None and event.deadline_ms < topic.queue.next_change_ms:
+        engine.changed_topics.add(topic)  # it comes before all other deadlines: those who wait must be woken by it
 
 
 def _dead_lettered(engine: Engine, event: DeadLettered) -> None:
@@ -64,16 +64,16 @@ def _dead_lettered(engine: Engine, event: DeadLettered) -> None:
     held = topic.queue.in_flight
     engine.totals.dead_lettered += count(event.runs)
     engine.totals.nacked += sum(seq in held for seq in each(event.runs))  # only a nack buries what is held
-    engine.touched.add(topic)
+    engine.changed_topics.add(topic)
 
 
 def _redriven(engine: Engine, event: Redriven) -> None:
-    engine.touched.add(engine.state.by_id[event.topic])
+    engine.changed_topics.add(engine.state.by_id[event.topic])
 
 
 def _deleted(engine: Engine, event: Deleted) -> None:
     engine.totals.deleted += event.count
-    engine.touched.add(engine.state.by_id[event.topic])
+    engine.changed_topics.add(engine.state.by_id[event.topic])
 
 
 def _evicted(engine: Engine, event: Evicted) -> None:
@@ -90,7 +90,7 @@ def _router_moved(engine: Engine, event: RouterMoved) -> None:
 
 def _topic_deleted(engine: Engine, event: TopicDeleted) -> None:
     engine.meters.forget(event.topic)
-    engine.touched.add(engine.state.by_id[event.topic])
+    engine.changed_topics.add(engine.state.by_id[event.topic])
 
 
 TALLIES: Final[dict[type[Event], Callable[[Engine, Any], None]]] = {

@@ -81,15 +81,15 @@ class Remnant:
 
     def hold(self, event: Appended, location: int) -> None:
         """A frame of records is whole."""
-        pieces, first = self.topic.pieces, event.first_seq
-        frame = (first, location, len(event.blobs), event.at)
-        if pieces and pieces[-1].firsts[-1] >= first:
-            replace_frames(pieces, first, first + event.count, frame)
+        entries, first = self.topic.frame_index, event.first_seq
+        frame = (first, location, len(event.blobs), event.at_ms)
+        if entries and entries[-1].firsts[-1] >= first:
+            replace_frames(entries, first, first + event.count, frame)
         else:
-            add_frame(pieces, *frame)
+            add_frame(entries, *frame)
         self.held.add_range(first, first + event.count)
         self.see(first + event.count - 1)
-        self.topic.last_write_ms = event.ts
+        self.topic.last_write_ms = event.ts_ms
 
     def hold_again(self, event: Carried, location: int) -> None:
         """Records were rewritten; what the frame leaves out of its range was dead by then.
@@ -99,8 +99,8 @@ class Remnant:
         kept, covered = BitMap64(event.seqs), BitMap64()
         covered.add_range(event.lo, event.hi)
         if event.lost is None:
-            frame = (event.lo, location, event.size_bytes, event.ats[-1])
-            replace_frames(self.topic.pieces, event.lo, event.hi, frame)
+            frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
+            replace_frames(self.topic.frame_index, event.lo, event.hi, frame)
             self.held |= kept
         self.gone |= covered - kept
         self.see(event.hi - 1)
@@ -143,7 +143,7 @@ class Remains:
     def take(self, event: Event, location: int, *, whole: bool, wounded: bool) -> None:
         """Take in one event; of a ``whole`` batch or not, behind damage (``wounded``) or not."""
         state = self.state
-        state.log_ms = max(state.log_ms, event.at)
+        state.log_ms = max(state.log_ms, event.at_ms)
         topic_id = getattr(event, "topic", 0)
         state.next_topic_id = max(state.next_topic_id, topic_id + 1)
         if not topic_id:
@@ -167,7 +167,7 @@ class Remains:
                 self._names[event.name] = topic.id
                 self.state.retired.discard(event.name)
                 if event.created:
-                    topic.created_ms, remnant.based = event.at, True
+                    topic.created_ms, remnant.based = event.at_ms, True
             case TopicCarried():
                 remnant.recall(load_topic(event.snapshot))
                 self._names[topic.name] = topic.id

@@ -24,7 +24,7 @@ from tenure.broker.salvage.report import KeptRouter, KeptTopic, Rebuilt
 from tenure.clock import Clock, SystemClock
 from tenure.core.events import Appended, Carried, StateCarried, TopicCarried, decode
 from tenure.core.records import unpack
-from tenure.core.state.frame_index import Spot, spots
+from tenure.core.state.frame_index import FramePlace, places
 from tenure.core.state.ranges import gaps_of, runs_of
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.tags import TagIndex
@@ -130,37 +130,37 @@ def _write_records(engine: Engine, remnant: Remnant, revisit: Revisit, problems:
     topic, written = remnant.topic, BitMap64()
     taken: list[Taken] = []
     size = 0
-    for spot, runs in _wanted(remnant):
+    for place, runs in _wanted(remnant):
         try:
-            frame = _frame(revisit, spot)
+            frame = _frame(revisit, place)
         except (Corrupt, OSError) as error:
-            problems.append(_problem(spot[1], str(error), topic=topic.id))
+            problems.append(_problem(place[1], str(error), topic=topic.id))
             continue
-        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], spot, frame)):
+        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], place, frame)):
             written.update(_carry(engine, topic, taken))
             taken, size = [], 0
-        taken.append((spot, frame, runs))
-        size += spot[2]
+        taken.append((place, frame, runs))
+        size += place[2]
     if taken:
         written.update(_carry(engine, topic, taken))
     _settle(remnant, written)
     return gaps_of(written | remnant.gone, 1, topic.head_seq + 1)
 
 
-def _wanted(remnant: Remnant) -> Iterator[tuple[Spot, list[int]]]:
+def _wanted(remnant: Remnant) -> Iterator[tuple[FramePlace, list[int]]]:
     """The frames that hold something to be kept, ascending, with the runs of it."""
     live, end = remnant.live, remnant.topic.head_seq + 1
-    before: Spot | None = None
-    for spot in spots(remnant.topic.pieces, 1, end):
-        if before is not None and (runs := runs_of(live, before[0], spot[0])):
+    before: FramePlace | None = None
+    for place in places(remnant.topic.frame_index, 1, end):
+        if before is not None and (runs := runs_of(live, before[0], place[0])):
             yield before, runs
-        before = spot
+        before = place
     if before is not None and (runs := runs_of(live, before[0], end)):
         yield before, runs
 
 
-def _frame(revisit: Revisit, spot: Spot) -> Frame:
-    kind, _, body = revisit.read(spot[1])
+def _frame(revisit: Revisit, place: FramePlace) -> Frame:
+    kind, _, body = revisit.read(place[1])
     event = decode(kind, body)
     assert isinstance(event, (Appended, Carried))
     return Frame(event)

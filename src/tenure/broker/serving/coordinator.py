@@ -73,7 +73,7 @@ class Coordinator:
         """A taker that was full may want something again: the next pass looks at it."""
         line = self._lines.get(topic)
         if line is not None and line.wake(taker):
-            self._engine.touched.add(topic)
+            self._engine.changed_topics.add(topic)
 
     def remove(self, topic: Topic, taker: Taker) -> None:
         """Somebody stops waiting."""
@@ -140,7 +140,7 @@ class Coordinator:
         if not answer.reply.jobs:
             return False
         if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
-            self._engine.touched.add(topic)
+            self._engine.changed_topics.add(topic)
         self._lines[topic].served(taker)
         if taker.give(answer):
             self.remove(topic, taker)
@@ -160,7 +160,7 @@ class Coordinator:
         """Wake up when time alone makes something claimable."""
         if topic not in self._lines or topic.queue is None:
             return
-        due, alarm = topic.queue.next_at, self._deadlines.get(topic)
+        due, alarm = topic.queue.next_change_ms, self._deadlines.get(topic)
         if alarm is not None:
             if alarm.ring is not None and alarm.due_ms <= due:
                 return

@@ -23,7 +23,7 @@ from tenure.broker.serving.alarms import Alarm
 from tenure.broker.serving.pending import Pending
 from tenure.contract.config import LEASE_MS_MAX
 from tenure.contract.replies import Grant
-from tenure.core.decide.holding import shift_deadline, still_held
+from tenure.core.decide.holding import keep_held, shift_deadline
 from tenure.core.level import Level
 from tenure.errors import TenureError
 
@@ -114,12 +114,12 @@ class UnsyncedClaims:
             move = entry.move or self._move(entry)
             if move is None:
                 break
-            await Answer(claim, move.batch, Level.SYNCED, engine.gate)
+            await Answer(claim, move.batch, Level.SYNCED, engine.durability)
             if entry.move is move:  # else another caller that waits for this lease has seen it already
                 entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
         shown = entry.deadline + engine.state.wall_offset_ms
         answered = claim if claim.deadline == shown else replace(claim, deadline=shown)
-        return still_held(engine.state, answered, engine.now())
+        return keep_held(engine.state, answered, engine.now())
 
     def _move(self, entry: _Unsynced) -> _Move | None:
         """Put a new deadline on its way to the disk; None where there can be none."""
@@ -172,7 +172,7 @@ class RepeatedClaim(Pending[Grant]):
 
     async def _finish(self) -> Grant:
         answered = await self._answer
-        return still_held(self._engine.state, answered, self._engine.now())
+        return keep_held(self._engine.state, answered, self._engine.now())
 
     def _abandon(self) -> None:
         """Whoever asked first may still hold it."""

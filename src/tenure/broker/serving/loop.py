@@ -42,7 +42,7 @@ class ServingLoop:
         self.alarms = Alarms(
             loop, engine.now, clock=engine.clock_ms, check_ms=engine.settings.clock_check_ms, after=self.settle
         )
-        self.committer = engine.gate = Committer(engine, loop, self._attend)
+        self.committer = engine.durability = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
@@ -58,7 +58,9 @@ class ServingLoop:
         self._closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
-        engine.touched.update(topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name)))
+        engine.changed_topics.update(
+            topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name))
+        )
         self.settle()
 
     def close(self) -> None:
@@ -217,12 +219,12 @@ class ServingLoop:
         engine = self.engine
         if engine.state.ended:
             self.tell_ended()
-        if engine.touched:
+        if engine.changed_topics:
             if self.coordinator.waiting or self.readings or engine.state.routers_from:
                 self._attend()
             else:
-                engine.touched.clear()
-        engine.held_ms = engine.last_ms  # until the write that is planned here: one turn, one time
+                engine.changed_topics.clear()
+        engine.turn_ms = engine.last_now_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
 
@@ -231,27 +233,27 @@ class ServingLoop:
 
         Where that is true of more topics than one turn serves, they wait for their turns by priority.
         """
-        if 0 < self.engine.settings.turn_topics_max < len(self.engine.touched):
+        if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
             self._attend_first(self._next_turn())
         else:
             self._attend_first([])
 
     def _attend_first(self, topics: list[Topic]) -> None:
-        """Attend to these topics in their order, then to those that are touched.
+        """Attend to these topics in their order, then to those that are changed.
 
-        Each topic once: one that is touched again meanwhile has its next turn in the loop's, so that no turn takes
+        Each topic once: one that is changed again meanwhile has its next turn in the loop's, so that no turn takes
         longer than one pass.
         """
-        touched, attended = self.engine.touched, set[Topic]()
+        changed, attended = self.engine.changed_topics, set[Topic]()
         for topic in topics:
             self._attend_once(topic, attended)
-        while touched:
-            self._attend_once(touched.pop(), attended)
+        while changed:
+            self._attend_once(changed.pop(), attended)
         self.tell_ended()
-        for topic in touched:
+        for topic in changed:
             self._attend_later(topic)
-        touched.clear()
+        changed.clear()
         self.committer.plan()
 
     def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
@@ -262,11 +264,11 @@ class ServingLoop:
             self._attend_to(topic)
 
     def _queue_up(self) -> None:
-        """Let every topic that was touched wait for its turn; among equals the one that was made first comes first."""
+        """Let every topic that was changed wait for its turn; among equals the one that was made first comes first."""
         engine = self.engine
-        topics = sorted(engine.touched, key=lambda topic: topic.id)
+        topics = sorted(engine.changed_topics, key=lambda topic: topic.id)
         self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
-        engine.touched.clear()
+        engine.changed_topics.clear()
 
     def _next_turn(self) -> list[Topic]:
         topics = self._turns.take(self.engine.settings.turn_topics_max)
@@ -275,7 +277,7 @@ class ServingLoop:
         return topics
 
     def _attend_to(self, topic: Topic) -> None:
-        if self.engine.stalled:
+        if self.engine.stalled_routers:
             self._resume(topic.name)
         state = self.engine.state
         is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
@@ -286,11 +288,11 @@ class ServingLoop:
             reading.look_again()
 
     def _forward(self, topic: Topic) -> None:
-        """Let the routers of a topic go a step; those that wait for their destination go on when it is touched."""
+        """Let the routers of a topic go a step; those that wait for their destination go on when it is changed."""
         engine = self.engine
         more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
         for dest in stalled:
-            engine.stalled.setdefault(dest, set()).add(topic.name)
+            engine.stalled_routers.setdefault(dest, set()).add(topic.name)
         if more:
             self._attend_later(topic)
 
@@ -306,7 +308,7 @@ class ServingLoop:
     def _attend_again(self) -> None:
         self._is_turn_planned = False
         self.coordinator.resting.clear()
-        self.engine.touched |= self._again
+        self.engine.changed_topics |= self._again
         self._again.clear()
         if self._closed:
             return
@@ -318,10 +320,12 @@ class ServingLoop:
     def _resume(self, dest: str) -> None:
         """Something happened on a topic that routers wait for: let them try again."""
         topics = self.engine.state.topics
-        self.engine.touched.update(topics[name] for name in self.engine.stalled.pop(dest, ()) if name in topics)
+        self.engine.changed_topics.update(
+            topics[name] for name in self.engine.stalled_routers.pop(dest, ()) if name in topics
+        )
 
     def _clock_moved(self) -> None:
-        self.engine.held_ms = self.engine.last_ms = 0
+        self.engine.turn_ms = self.engine.last_now_ms = 0
         if not self._closed:
             self.alarms.check()
 

@@ -17,7 +17,7 @@ from tenure.contract import replies
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_node
 from tenure.core.decide.claim import clamp_claim
-from tenure.core.decide.holding import still_held
+from tenure.core.decide.holding import keep_held
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
 from tenure.core.state.lease import Ended
@@ -101,7 +101,7 @@ class StreamLeases:
         if topic is None or topic.queue is None:
             return
         self._serving.engine.state.pass_time(
-            topic, event.at
+            topic, event.at_ms
         )  # as the fold will: what runs out by then is not settled by it
         self._serving.tell_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
@@ -150,11 +150,11 @@ class StreamLeases:
     def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
         engine = self._serving.engine
-        claim = still_held(engine.state, answer.reply, engine.now())
+        claim = keep_held(engine.state, answer.reply, engine.now())
         self._serving.tell_ended()
         if claim is answer.reply:
             return answer
-        return Answer(claim, answer.batch, answer.level, answer.gate) if claim.jobs else None
+        return Answer(claim, answer.batch, answer.level, answer.durability) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """The claim, once it may be handed out."""

@@ -6,7 +6,7 @@ from typing import Final, TypedDict
 
 import msgspec
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 from tenure.limits import MIB, check_limits
 
@@ -49,7 +49,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_limits(self)
         if type(self.linger_ms) not in (int, float) or not 0 <= self.linger_ms <= LINGER_MS_MAX:
             raise Invalid(
-                f"linger_ms must be from 0 to {LINGER_MS_MAX}; got {shown(self.linger_ms)}", field="linger_ms"
+                f"linger_ms must be from 0 to {LINGER_MS_MAX}; got {describe_value(self.linger_ms)}", field="linger_ms"
             )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from tenure.contract.bodies import RecordBody
-from tenure.contract.names import check_tag, check_topic_name, shown
+from tenure.contract.names import check_tag, check_topic_name, describe_value
 from tenure.contract.records import Record
 from tenure.contract.values import check_seqs
 from tenure.errors import Invalid
@@ -70,7 +70,7 @@ def _checked(text: bytes) -> bytes:
         try:
             json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise Invalid(f"bytes must be one JSON value: {error}; got {shown(text)}") from None
+            raise Invalid(f"bytes must be one JSON value: {error}; got {describe_value(text)}") from None
     return text
 
 

@@ -1,163 +1,343 @@
-"""`AiohttpWire`: requests on an event loop, over a pool of connections.
+"""`LoopWire`: requests on an event loop, over a pool of connections.
 
-What failed before a connection stood was not sent; everything after that may have been. aiohttp would repeat some
-requests by itself on a connection that was closed meanwhile; that is turned off, because what may be repeated is
-decided in `tenure.client.plan.retry` and nowhere else.
+What failed before a connection stood was not sent; everything after that may have been. Nothing is repeated here: what
+may be repeated is decided in `tenure.client.plan.retry`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
+import enum
 import ssl
-from typing import Any
+from collections import deque
 
-import aiohttp
-
-from tenure.address import headers_of, parse_address
+from tenure.address import Address, parse_address
 from tenure.client.settings import ClientSettings
+from tenure.client.transport.http1 import RequestEncoder, ResponseReader
 from tenure.client.transport.wire import AsyncStream, Request, Response, WireError
 from tenure.errors import Invalid
 from tenure.server_guard import check_server
 
-__all__ = ["AiohttpWire"]
+__all__ = ["LoopWire"]
 
+_COPIED_BYTES_MAX = 64 * 1024
+"""Bodies up to here are copied behind their head: one packet, and one call of the system."""
+_UNREAD_BYTES_MAX = 256 * 1024
+"""A stream with more than this unread is not received further until it is read."""
 _ERROR_BYTES_MAX = 1 << 20
-_WHOLE_BYTES_MAX = 1 << 20
 
 
-class AiohttpWire:
-    """Made anywhere, used on one loop; the pool is opened by the first request."""
+class LoopWire:
+    """Made anywhere, used on one loop. Calls and streams share the connections, but for the number of them.
+
+    Proxies are not used, whatever the environment says.
+    """
 
     def __init__(
         self, url: str, *, key: str | None = None, settings: ClientSettings, tls: ssl.SSLContext | None = None
     ) -> None:
-        address = parse_address(url)
-        self._base = address.base
-        self._headers = headers_of(key)
+        self._address = parse_address(url)
+        self._encoder = RequestEncoder(self._address, key=key)
         self._settings = settings
-        self._tls = tls if tls is not None else True
-        self._session: aiohttp.ClientSession | None = None
+        self._tls = None
+        if self._address.scheme == "https":
+            self._tls = tls if tls is not None else ssl.create_default_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._session is None:
-            if self._closed:
-                raise WireError("this client is closed: make another one", sent=False, closed=True)
-            settings = self._settings
-            connector = aiohttp.TCPConnector(
-                limit=settings.connections_max + settings.streams_max,
-                keepalive_timeout=settings.idle_ms / 1000,
-                ssl=self._tls,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-            self._session._retry_connection = False
-            self._loop = loop
-        elif self._loop is not loop:
-            raise Invalid("an AsyncClient stays on the loop that used it first: make one per loop, or use Client")
-        return self._session
-
-    def _request(self, request: Request, timeout: aiohttp.ClientTimeout) -> Any:
-        check_server(self._base)
-        headers = dict(request.headers)
-        if request.body is not None:
-            headers["content-type"] = "application/json"
-        return self._open_session().request(
-            request.method,
-            self._base + request.path,
-            data=_payload(request.body),
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-        )
-
-    def _timeout(self, request: Request, read_s: float, *, total_s: float | None = None) -> aiohttp.ClientTimeout:
-        """Return a time limit for each read, and one for all of them: a body that drips never exceeds the first."""
-        connect_s = request.seconds(self._settings.acquire_ms)
-        sock_connect_s = request.seconds(self._settings.connect_ms)
-        return aiohttp.ClientTimeout(total_s, connect=connect_s, sock_connect=sock_connect_s, sock_read=read_s)
+        self._pool = _Pool(settings.connections_max + settings.streams_max)
 
     async def send(self, request: Request) -> Response:
         settings = self._settings
         answer_s = request.seconds(settings.answer_ms + request.wait_ms)
-        timeout = self._timeout(request, answer_s, total_s=request.seconds(settings.acquire_ms) + answer_s)
+        connection = await self._connect(request)
         try:
-            async with self._request(request, timeout) as response:
-                whole = response.content.is_eof()  # as most are, and cost no timer
-                async with asyncio.timeout(None if whole else answer_s):
-                    body = await _bounded(response, settings.response_bytes_max)
-                return Response(response.status, body, response.headers)
-        except (aiohttp.ClientError, OSError) as error:
-            raise _wire_error(error) from error
+            connection.send(self._encoder.encode(request), request.body, bytes_max=settings.response_bytes_max)
+            await connection.receive(_Awaited.WHOLE, timeout_s=answer_s)
+        except BaseException:  # half an answer is left in the connection: no other request may use it
+            self._pool.drop(connection)
+            raise
+        self._pool.put(connection)
+        return connection.reader.response(connection.reader.take())
 
     async def open(self, request: Request) -> AsyncStream:
-        settings = self._settings
-        idle_s = settings.stream_idle_ms / 1000
-        headers = {"accept": "text/event-stream", **request.headers}
-        asked = Request(request.method, request.path, request.body, headers)
+        asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
+        idle_s = self._settings.stream_idle_ms / 1000
+        connection = await self._connect(asked)
+        stream = _LoopStream(connection, self._pool, idle_s=idle_s)
         try:
-            async with asyncio.timeout(settings.acquire_ms / 1000 + idle_s):
-                response = await self._request(asked, self._timeout(asked, idle_s))
-                body = b""
-                if response.status != 200:
-                    async with response:
-                        body = await _bounded(response, _ERROR_BYTES_MAX)
-        except (aiohttp.ClientError, OSError) as error:
-            raise _wire_error(error) from error
-        return _AiohttpStream(response, Response(response.status, body, response.headers))
+            connection.send(self._encoder.encode(asked), asked.body, bytes_max=_ERROR_BYTES_MAX, streaming=True)
+            await connection.receive(_Awaited.HEAD, timeout_s=idle_s)
+            reader = connection.reader
+            if reader.status != 200:
+                await connection.receive(_Awaited.WHOLE, timeout_s=idle_s)
+        except BaseException:
+            stream.close()
+            raise
+        stream.response = reader.response(b"" if reader.status == 200 else reader.take())
+        if reader.status != 200:
+            stream.close()
+        return stream
+
+    async def _connect(self, request: Request) -> _Connection:
+        """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
+        self._check_usable()
+        settings = self._settings
+        connection = self._pool.take_idle(settings.idle_ms / 1000)
+        if connection is not None:
+            return connection
+        try:
+            connection = await self._pool.take_place(request.seconds(settings.acquire_ms))
+            if connection is not None:
+                return connection
+            try:
+                async with asyncio.timeout(request.seconds(settings.connect_ms)):
+                    connection = await _connect(self._address, self._tls)
+            except BaseException:
+                self._pool.free_place()
+                raise
+            self._pool.use(connection)
+            return connection
+        except OSError as error:
+            reason = str(error) or "no connection was made in time"
+            raise WireError(f"{self._address.host}:{self._address.port}: {reason}", sent=False) from error
+
+    def _check_usable(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise Invalid("an AsyncClient stays on the loop that used it first: make one per loop, or use Client")
+            self._loop = loop
+        if self._closed:
+            raise WireError("this client is closed: make another one", sent=False, closed=True)
+        check_server(self._address.base)
 
     async def close(self) -> None:
         self._closed = True
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._pool.close()
 
 
-class _AiohttpStream:
-    """The bytes of a stream, as they come."""
+async def _connect(address: Address, tls: ssl.SSLContext | None) -> _Connection:
+    name = None if tls is None else address.host
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(_Connection, address.host, address.port, ssl=tls, server_hostname=name)
+    return connection
 
-    def __init__(self, opened: aiohttp.ClientResponse, response: Response) -> None:
-        self._opened = opened
-        self.response = response
+
+class _Pool:
+    """A bounded number of connections: those in use, those that are being made, and the idle ones."""
+
+    def __init__(self, connections_max: int) -> None:
+        self._free = connections_max
+        self._idle: list[_Connection] = []
+        self._used: set[_Connection] = set()
+        self._waiting: deque[asyncio.Future[_Connection | None]] = deque()
+
+    def take_idle(self, idle_s: float) -> _Connection | None:
+        """Return the connection that was used last and is still good, if there is one."""
+        now_s = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and now_s - connection.used_s < idle_s:
+                self._used.add(connection)
+                return connection
+            connection.abort()
+            self._free += 1
+        return None
+
+    async def take_place(self, timeout_s: float) -> _Connection | None:
+        """Wait for a connection that another request gives back, or, as None, for a place to make one.
+
+        Raises TimeoutError.
+        """
+        if self._free:
+            self._free -= 1
+            return None
+        coming: asyncio.Future[_Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(coming)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await coming
+        except BaseException as error:
+            if coming.done() and not coming.cancelled():  # it came with the cancellation: the next one gets it
+                self._pass_on(coming.result())
+            elif coming in self._waiting:
+                self._waiting.remove(coming)
+            if isinstance(error, TimeoutError):
+                raise TimeoutError("every connection of this client is in use") from None
+            raise
+
+    def use(self, connection: _Connection) -> None:
+        """Count a connection that was made for a place."""
+        self._used.add(connection)
+
+    def put(self, connection: _Connection) -> None:
+        """Give a connection back after its response came whole."""
+        if not connection.reusable():
+            self.drop(connection)
+            return
+        self._used.discard(connection)
+        self._pass_on(connection)
+
+    def drop(self, connection: _Connection) -> None:
+        """Close a connection and free its place; a second time does nothing."""
+        connection.abort()
+        if connection in self._used:
+            self._used.discard(connection)
+            self._pass_on(None)
+
+    def free_place(self) -> None:
+        """Give back a place for which no connection was made."""
+        self._pass_on(None)
+
+    def _pass_on(self, connection: _Connection | None) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                if connection is not None:
+                    self._used.add(connection)
+                waiting.set_result(connection)
+                return
+        if connection is None:
+            self._free += 1
+        else:
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close every connection, also those in use."""
+        for connection in [*self._idle, *self._used]:
+            connection.abort()
+        self._free += len(self._idle)
+        self._idle.clear()
+        await asyncio.sleep(0)  # the loop then lets go of the sockets
+
+
+class _Awaited(enum.Enum):
+    """What a connection has received before its caller goes on."""
+
+    HEAD = enum.auto()
+    SOME = enum.auto()
+    WHOLE = enum.auto()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: at most one request at a time, and at most one task that waits for its response."""
+
+    def __init__(self) -> None:
+        self.reader = ResponseReader()
+        self.is_open = False
+        self.used_s = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._awaited = _Awaited.WHOLE
+        self._error: WireError | None = None
+        self._streaming = self._paused = False
+
+    def send(self, head: bytes, body: bytes | None, *, bytes_max: int, streaming: bool = False) -> None:
+        """Send a request. A response with status 200 and ``streaming`` is received only as it is read."""
+        transport = self._transport
+        assert transport is not None
+        self.reader.begin(bytes_max=bytes_max)
+        self._streaming = streaming
+        if body is None or len(body) <= _COPIED_BYTES_MAX:
+            transport.write(head + body if body else head)
+        else:
+            transport.write(head)
+            transport.write(body)
+
+    async def receive(self, awaited: _Awaited, *, timeout_s: float) -> None:
+        """Wait until that much of the response has come. Raises WireError; the connection is of no use then."""
+        if self._has(awaited):
+            return
+        if self._error is not None:
+            raise self._error
+        self._awaited = awaited
+        self._waiter = waiter = self._loop.create_future()
+        late = WireError(f"no answer came within {timeout_s} s", sent=True)
+        timer = self._loop.call_later(timeout_s, self._fail, late)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    async def read_some(self, *, timeout_s: float) -> bytes:
+        """Return the next bytes of a body, none at its end. Raises WireError."""
+        await self.receive(_Awaited.SOME, timeout_s=timeout_s)
+        chunk = self.reader.take()
+        if self._paused and self.is_open:
+            self._paused = False
+            self._transport.resume_reading()  # type: ignore[union-attr]  # it is open
+        return chunk
+
+    def reusable(self) -> bool:
+        """Whether the response left the connection as the next request wants to find it."""
+        self.used_s = self._loop.time()
+        return self.is_open and self.reader.is_complete and self.reader.keep_alive
+
+    def abort(self) -> None:
+        """Close the connection now. A task that waits for its response gets a WireError."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _has(self, awaited: _Awaited) -> bool:
+        reader = self.reader
+        if awaited is _Awaited.SOME:
+            return reader.is_complete or reader.unread_bytes > 0
+        return reader.is_complete or (awaited is _Awaited.HEAD and reader.has_head)
+
+    def _fail(self, error: WireError) -> None:
+        self._error = error
+        self.abort()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # of a connection, so one to write to
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        reader = self.reader
+        try:
+            reader.feed(data)
+        except WireError as error:
+            self._fail(error)
+            return
+        if self._waiter is not None and not self._waiter.done() and self._has(self._awaited):
+            self._waiter.set_result(None)
+        if self._streaming and reader.status == 200 and reader.unread_bytes > _UNREAD_BYTES_MAX and self.is_open:
+            self._paused = True
+            self._transport.pause_reading()  # type: ignore[union-attr]  # it is open
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        if self._error is not None or self.reader.is_complete:
+            return
+        try:
+            if error is not None:
+                raise WireError(str(error) or type(error).__name__, sent=True)
+            self.reader.feed_eof()
+        except WireError as lost:
+            self._fail(lost)
+        else:
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+
+class _LoopStream:
+    """Bytes as they come; what came together is read together."""
+
+    def __init__(self, connection: _Connection, pool: _Pool, *, idle_s: float) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._idle_s = idle_s
+        self.response = Response(0, b"")
 
     async def read(self) -> bytes:
-        try:
-            return await self._opened.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            raise _wire_error(error) from error
+        return await self._connection.read_some(timeout_s=self._idle_s)
 
     def close(self) -> None:
-        self._opened.close()
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Return a large body as a file, which aiohttp sends in pieces without a warning that it blocks the loop."""
-    return body if body is None or len(body) <= _WHOLE_BYTES_MAX else io.BytesIO(body)
-
-
-async def _bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """Return the whole body. Raises WireError where it is longer than allowed."""
-    length = response.content_length
-    if length is not None and length <= bytes_max:
-        return await response.read()
-    chunks: list[bytes] = []
-    room = bytes_max if length is None else -1
-    while room >= 0 and (chunk := await response.content.readany()):
-        chunks.append(chunk)
-        room -= len(chunk)
-    if room < 0:
-        response.close()
-        raise WireError(f"the answer is longer than {bytes_max} bytes", sent=True)
-    return b"".join(chunks)
-
-
-def _wire_error(error: BaseException) -> WireError:
-    early = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-    return WireError(str(error) or type(error).__name__, sent=not isinstance(error, early))
+        self._pool.drop(self._connection)

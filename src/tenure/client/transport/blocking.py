@@ -1,209 +1,259 @@
-"""`Urllib3Wire`: requests over blocking sockets, from any number of threads, over a pool of connections.
+"""`SocketWire`: requests over blocking sockets, from any number of threads, over a pool of connections.
 
-Whether anything was sent is not guessed from the kind of error: the connection itself notes the moment before its first
-byte leaves. A process that was forked off gets connections of its own (`tenure.client.transport.fork`).
+Whether anything was sent is not guessed from the kind of error: it is what happened before the first byte left, or
+after. A process that was forked off gets connections of its own (`tenure.client.transport.fork`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
+import socket
 import ssl
 import threading
 import time
-from typing import Any
 
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-
-from tenure.address import headers_of, parse_address
+from tenure.address import Address, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import close_in_child
+from tenure.client.transport.http1 import RequestEncoder, ResponseReader
 from tenure.client.transport.idle_connections import IdleConnections
-from tenure.client.transport.timed_head import TimedHead
 from tenure.client.transport.wire import Request, Response, Stream, WireError
 from tenure.server_guard import check_server
 
-__all__ = ["Urllib3Wire"]
+__all__ = ["SocketWire"]
 
+_FIRST_BYTES = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
+_COPIED_BYTES_MAX = 64 * 1024
+"""Bodies up to here are copied behind their head: one packet, and one call of the system."""
 _ERROR_BYTES_MAX = 1 << 20
 
 
-class _Here(threading.local):
-    sent = False
-    """Whether the request that this thread is making may have left the machine."""
+class SocketWire:
+    """Two pools, one for calls and one for streams, so that open streams never keep a call waiting.
 
-
-_here = _Here()
-
-
-class _At:
-    """A connection or a pool that urllib3's messages name by its host and port."""
-
-    def __str__(self: Any) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class _PlainConnection(_At, HTTPConnection):
-    response_class = TimedHead
-
-    def connect(self) -> None:
-        super().connect()
-        close_in_child(self.sock)
-
-    def send(self, data: Any) -> None:
-        if self.sock is None:
-            self.connect()
-        _here.sent = True
-        super().send(data)
-
-
-class _TlsConnection(_PlainConnection, HTTPSConnection):
-    pass
-
-
-class _PlainPool(_At, urllib3.HTTPConnectionPool):
-    QueueCls = IdleConnections  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    ConnectionCls = _PlainConnection  # pyright: ignore[reportAssignmentType]
-
-
-class _TlsPool(_At, urllib3.HTTPSConnectionPool):
-    QueueCls = IdleConnections  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    ConnectionCls = _TlsConnection  # pyright: ignore[reportAssignmentType]
-
-
-class Urllib3Wire:
-    """Two pools, one for calls and one for streams, so that open streams never keep a call waiting."""
+    Proxies are not used, whatever the environment says.
+    """
 
     def __init__(
         self, url: str, *, key: str | None = None, settings: ClientSettings, tls: ssl.SSLContext | None = None
     ) -> None:
         self._address = parse_address(url)
-        self._headers = headers_of(key)
+        self._encoder = RequestEncoder(self._address, key=key)
         self._settings = settings
+        self._tls = None
+        if self._address.scheme == "https":
+            self._tls = tls if tls is not None else ssl.create_default_context()
         self._closed = False
-        if tls is None and self._address.scheme == "https":
-            tls = ssl.create_default_context()
-        self._calls = self._make_pool(settings.connections_max, tls)
-        self._streams = self._make_pool(settings.streams_max, tls)
-
-    def _make_pool(self, connections_max: int, tls: ssl.SSLContext | None) -> urllib3.HTTPConnectionPool:
-        host, port = self._address.host, self._address.port
-        if self._address.scheme == "http":
-            return _PlainPool(host, port, maxsize=connections_max, block=True)
-        return _TlsPool(host, port, maxsize=connections_max, block=True, ssl_context=tls)
+        self._calls = IdleConnections[_Connection](settings.connections_max)
+        self._streams = IdleConnections[_Connection](settings.streams_max)
 
     def send(self, request: Request) -> Response:
-        settings = self._settings
-        answer_s = request.seconds(settings.answer_ms + request.wait_ms)
-        response = self._open(request, self._calls, read_s=answer_s)
-        body = _bounded(response, settings.response_bytes_max, answer_s=answer_s)
-        return Response(response.status, body, _headers(response))
+        answer_s = request.seconds(self._settings.answer_ms + request.wait_ms)
+        connection = self._connect(self._calls, request)
+        try:
+            connection.send(self._encoder.encode(request), request.body, timeout_s=answer_s)
+            response = connection.read_response(self._settings.response_bytes_max, timeout_s=answer_s)
+        except BaseException:  # half an answer is left in the connection: no other request may use it
+            connection.close()
+            self._calls.put(None)
+            raise
+        self._calls.put(connection if connection.reusable() else None)
+        return response
 
     def open(self, request: Request) -> Stream:
         asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
         idle_s = self._settings.stream_idle_ms / 1000
-        response = self._open(asked, self._streams, read_s=idle_s)
-        body = b"" if response.status == 200 else _bounded(response, _ERROR_BYTES_MAX, answer_s=idle_s)
-        return _Urllib3Stream(response, Response(response.status, body, _headers(response)))
+        connection = self._connect(self._streams, asked)
+        stream = _SocketStream(connection, self._streams, idle_s=idle_s)
+        try:
+            connection.send(self._encoder.encode(asked), asked.body, timeout_s=idle_s)
+            stream.response = connection.read_head(error_bytes_max=_ERROR_BYTES_MAX, timeout_s=idle_s)
+        except BaseException:
+            stream.close()
+            raise
+        if stream.response.status != 200:
+            stream.close()
+        return stream
 
-    def _open(self, request: Request, pool: urllib3.HTTPConnectionPool, *, read_s: float) -> urllib3.BaseHTTPResponse:
+    def _connect(self, pool: IdleConnections[_Connection], request: Request) -> _Connection:
+        """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
         if self._closed:
             raise WireError("this client is closed: make another one", sent=False, closed=True)
         check_server(self._address.base)
         settings = self._settings
-        headers = self._headers | dict(request.headers)
-        if request.body is not None:
-            headers["content-type"] = "application/json"
-        _here.sent = False
         try:
-            return pool.urlopen(
-                request.method,
-                self._address.prefix + request.path,
-                request.body,
-                headers,
-                retries=False,
-                redirect=False,
-                timeout=urllib3.Timeout(connect=request.seconds(settings.connect_ms), read=read_s),
-                pool_timeout=request.seconds(settings.acquire_ms),  # type: ignore[arg-type]  # it takes a float
-                preload_content=False,
-                decode_content=False,
-            )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _wire_error(error, sent=_here.sent) from error
+            connection = pool.get(request.seconds(settings.acquire_ms))
+        except TimeoutError as error:
+            raise self._not_sent(error) from error
+        if connection is not None:
+            if connection.is_alive(settings.idle_ms / 1000):
+                return connection
+            connection.close()
+        try:
+            return _Connection(_connect(self._address, self._tls, request.seconds(settings.connect_ms)))
+        except OSError as error:
+            pool.put(None)
+            raise self._not_sent(error) from error
+        except BaseException:
+            pool.put(None)
+            raise
+
+    def _not_sent(self, error: Exception) -> WireError:
+        reason = str(error) or type(error).__name__
+        return WireError(f"{self._address.host}:{self._address.port}: {reason}", sent=False)
 
     def close(self) -> None:
         self._closed = True
-        self._calls.close()
-        self._streams.close()
+        for connection in self._calls.drain() + self._streams.drain():
+            connection.close()
 
 
-class _Urllib3Stream:
+def _connect(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+    """Return a connected socket. Every address of the host is tried, each within its share of the time."""
+    until_s = time.monotonic() + timeout_s
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failed: OSError | None = None
+    for left, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(max((until_s - time.monotonic()) / left, 0.001))
+            sock.connect(place)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                sock.settimeout(max(until_s - time.monotonic(), 0.001))
+                sock = tls.wrap_socket(sock, server_hostname=address.host)
+            close_in_child(sock)
+            return sock
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+    raise failed if failed is not None else OSError("the name of the host has no address")
+
+
+class _Connection:
+    """A socket and the reader of its responses; one thread uses it at a time, and any may call `interrupt`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = ResponseReader()
+        self._used_s = 0.0
+        self._polled = select.poll()
+        self._polled.register(sock, select.POLLIN)
+
+    def is_alive(self, idle_s: float) -> bool:
+        """Whether an idle connection can carry another request: it is not too old, and the server did not end it."""
+        return time.monotonic() - self._used_s < idle_s and not self._polled.poll(0)
+
+    def reusable(self) -> bool:
+        """Whether the response left the connection as the next request wants to find it."""
+        if self._reader.is_complete and self._reader.keep_alive:
+            self._used_s = time.monotonic()
+            return True
+        self.close()
+        return False
+
+    def send(self, head: bytes, body: bytes | None, *, timeout_s: float) -> None:
+        """Send a request. A server that stopped reading is no error yet: its response may say why."""
+        sock = self._sock
+        sock.settimeout(timeout_s)
+        try:
+            if body is None or len(body) <= _COPIED_BYTES_MAX:
+                sock.sendall(head + body if body else head)
+            else:
+                sock.sendall(head)
+                sock.sendall(body)
+        except TimeoutError as error:
+            raise WireError(f"the server did not take the request within {timeout_s} s", sent=True) from error
+        except OSError:
+            pass
+
+    def read_response(self, bytes_max: int, *, timeout_s: float) -> Response:
+        """Return the whole response, which has ``timeout_s`` to come. Raises WireError."""
+        reader = self._reader
+        reader.begin(bytes_max=bytes_max)
+        until_s = time.monotonic() + timeout_s
+        self._receive(timeout_s, _FIRST_BYTES)
+        while not reader.is_complete:
+            self._receive(until_s - time.monotonic(), _CHUNK_BYTES)
+        return reader.response(reader.take())
+
+    def read_head(self, *, error_bytes_max: int, timeout_s: float) -> Response:
+        """Return the head of a response, with the body where the status is not 200. Raises WireError."""
+        reader = self._reader
+        reader.begin(bytes_max=error_bytes_max)
+        until_s = time.monotonic() + timeout_s
+        while not (reader.is_complete or (reader.has_head and reader.status == 200)):
+            self._receive(until_s - time.monotonic(), _FIRST_BYTES)
+        return reader.response(b"" if reader.status == 200 else reader.take())
+
+    def read_some(self, *, timeout_s: float) -> bytes:
+        """Return the next bytes of a body, none at its end. Raises WireError."""
+        reader = self._reader
+        while not (chunk := reader.take()) and not reader.is_complete:
+            self._receive(timeout_s, _CHUNK_BYTES)
+        return chunk
+
+    def _receive(self, timeout_s: float, bytes_max: int) -> None:
+        """Give the reader what comes next. A limit of the socket alone would begin again with every byte."""
+        try:
+            if timeout_s <= 0:
+                raise TimeoutError("the answer took too long")
+            self._sock.settimeout(timeout_s)
+            data = self._sock.recv(bytes_max)
+        except OSError as error:
+            raise WireError(str(error) or type(error).__name__, sent=True) from error
+        if data:
+            self._reader.feed(data)
+        else:
+            self._reader.feed_eof()
+
+    def interrupt(self) -> None:
+        """End a read that another thread is in, and every later one."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self._sock.close()
+
+
+class _SocketStream:
     """Bytes as they come. `close` may be called from another thread, and in a signal handler that interrupts the
     reading one: it ends the read and does not wait for it. The last of the two lets go of the connection.
     """
 
-    def __init__(self, opened: urllib3.BaseHTTPResponse, response: Response) -> None:
-        self._opened = opened
+    def __init__(self, connection: _Connection, pool: IdleConnections[_Connection], *, idle_s: float) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._idle_s = idle_s
         self._busy = threading.Lock()
-        self._closed = False
-        self.response = response
+        self._closed = self._gone = False
+        self.response = Response(0, b"")
 
     def read(self) -> bytes:
         try:
             with self._busy:
-                return self._opened.read1(_CHUNK_BYTES)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise _wire_error(error, sent=True) from error
+                return self._connection.read_some(timeout_s=self._idle_s)
         finally:
             if self._closed:
                 self._let_go()
 
     def close(self) -> None:
         self._closed = True
-        with contextlib.suppress(ValueError, RuntimeError, OSError):
-            self._opened.shutdown()
+        self._connection.interrupt()
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close the connection, unless it is being read or closed: then the thread that does so closes it later."""
+        """Close the connection, unless it is being read or closed already: then who does that comes here later."""
         if self._busy.acquire(blocking=False):
-            with contextlib.suppress(OSError):
-                self._opened.close()
-                self._opened.release_conn()
+            if not self._gone:
+                self._gone = True
+                self._connection.close()
+                self._pool.put(None)
             self._busy.release()
-
-
-def _bounded(response: urllib3.BaseHTTPResponse, bytes_max: int, *, answer_s: float) -> bytes:
-    """Return the whole body, and the connection to its pool. Raises WireError where the body is longer, or takes
-    longer, than allowed: the socket's own timeout starts again with every byte.
-    """
-    chunks: list[bytes] = []
-    room, until_s = bytes_max, time.monotonic() + answer_s
-    try:
-        while chunk := response.read1(_CHUNK_BYTES):
-            chunks.append(chunk)
-            room -= len(chunk)
-            if room < 0:
-                raise WireError(f"the answer is longer than {bytes_max} bytes", sent=True)
-            if time.monotonic() > until_s:
-                raise WireError(f"the answer took longer than {answer_s} s", sent=True)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        response.close()
-        raise _wire_error(error, sent=True) from error
-    except BaseException:  # half an answer is left in the connection: it must not be used again
-        response.close()
-        raise
-    finally:
-        response.release_conn()
-    return b"".join(chunks)
-
-
-def _wire_error(error: Exception, *, sent: bool) -> WireError:
-    """Return a WireError with the message of an error, without the tuples that urllib3 makes of some."""
-    words = " ".join(map(str, error.args)) if isinstance(error, urllib3.exceptions.ProtocolError) else str(error)
-    return WireError(words or type(error).__name__, sent=sent)
-
-
-def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}

@@ -1,4 +1,4 @@
-"""Append: one call, contiguous seqs or none, each call at most once where the caller names it."""
+"""Decide appends: contiguous seqs or none, and deduplication by idempotency key, client mark and unique key."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
 from tenure.core.decide.room import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
-from tenure.core.fold import MARKS_IDLE_MS
 from tenure.core.level import LEVELS, Level
-from tenure.core.state.client_marks import MARK_KEPT_MS
+from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS
 from tenure.core.state.idempotency import digest_key, digest_payload
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -50,14 +49,14 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
         known = _find_repeat(state, topic, batch, command, now_ms)
         if known is not None:
             return known
-        extra = _extra(state, topic, batch, command, now_ms, config=config, first_seq=first_seq)
+        extra = _build_extra(state, topic, batch, command, now_ms, config=config, first_seq=first_seq)
         if extra.key is not None and share is not None:
             share.take_key(name)
     packed = batch.packed
-    if state.is_crowded:
+    if state.must_check_limits:
         check_broker_room(state, config, size=len(packed.blobs))
-    ts, count = now_ms + state.wall_offset_ms, packed.count
-    event = Appended(now_ms, topic_id, ts, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
+    ts_ms, count = now_ms + state.wall_offset_ms, packed.count
+    event = Appended(now_ms, topic_id, ts_ms, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
     last_seq = first_seq + count - 1
     reply = Produced(name, first_seq, last_seq, count, topic is None, False, last_seq)
     events: Event | list[Event] = event
@@ -69,11 +68,11 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
 
 
 def _append_one(state: State, topic: Topic, command: Append, data: bytes, now_ms: int) -> Decision[Produced] | None:
-    """Append one bare record that nothing has to be looked up for, as most are; None where it is not that plain."""
+    """Append one bare record without keys, caps or limits to check, as most are; return None for any other."""
     config = topic.config
     if (
         len(data) > state.settings.record_bytes_max
-        or state.is_crowded
+        or state.must_check_limits
         or config.ttl_ms
         or config.cap_records
         or config.cap_bytes
@@ -99,9 +98,9 @@ def _within_caps(
     now_ms: int,
     payloads: Payloads,
 ) -> Steps[tuple[Produced, int]]:
-    """Append to a topic with caps or a TTL: refuse what does not fit, or evict what is too much afterwards."""
+    """Append to a topic with caps or a TTL: refuse what does not fit, or evict the excess afterwards."""
     if config.discard == "reject":
-        if topic is not None:  # else what has passed its time would hold the place of new records
+        if topic is not None:  # else expired records would take the place of new ones
             yield from evict_over_ttl(state, topic, now_ms, payloads)
         check_topic_room(topic, config, records=event.count, size=len(event.blobs))
     yield events if isinstance(events, list) else [events]
@@ -125,9 +124,9 @@ def _config_for_new(state: State, command: Append) -> TopicConfig:
 def _find_repeat(
     state: State, topic: Topic | None, batch: Batch, command: Append, now_ms: int
 ) -> Decision[Produced] | None:
-    """Return the answer to an append that was made before, or None.
+    """Return the reply to an append that was made before, or None.
 
-    Raises Conflict where a name was used for something else.
+    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark.
     """
     bytes_max = state.settings.key_bytes_max
     if command.idempotency_key is not None:
@@ -162,7 +161,7 @@ def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produ
 
 def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> None:
     mark = topic.marks.get(client_id) if topic.marks is not None else None
-    if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARKS_IDLE_MS:
+    if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARK_IDLE_MS:
         return
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if client_seq == mark.last_client_seq else {}
     raise Conflict(
@@ -183,7 +182,7 @@ def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
 
 
 def _repeat(topic: Topic, first_seq: int, count: int) -> Decision[Produced]:
-    """Answer as the first time; where that copy is not durable yet, this one waits for it too."""
+    """Reply as the first time; where those records are not durable yet, this reply waits for them too."""
     last_seq = first_seq + count - 1
     level = Level.NOW if last_seq <= topic.durable_seq else LEVELS[topic.config.durability]
     return None, Produced(topic.name, first_seq, last_seq, count, deduped=True, head_seq=topic.head_seq), level
@@ -197,7 +196,7 @@ def _check_uniques(state: State, topic: Topic | None, batch: Batch) -> None:
         raise Overloaded(f"{limit} unique keys are alive in this queue", limit="unique_keys_max", max=limit)
 
 
-def _displaced(state: State, topic: Topic | None, client_id: str, now_ms: int) -> str | None:
+def _client_to_displace(state: State, topic: Topic | None, client_id: str, now_ms: int) -> str | None:
     """Return the client whose mark gives way to a new one, or None while there is room.
 
     Raises Overloaded where every mark is so young that its producer may still repeat its last call.
@@ -215,7 +214,7 @@ def _displaced(state: State, topic: Topic | None, client_id: str, now_ms: int) -
     return oldest[0]
 
 
-def _extra(
+def _build_extra(
     state: State,
     topic: Topic | None,
     batch: Batch,
@@ -240,5 +239,5 @@ def _extra(
         key = (digest_key(command.idempotency_key), payload, now_ms + window_ms)
     if command.client_id is not None and command.client_seq is not None:
         client = (command.client_id, command.client_seq)
-        displaced = _displaced(state, topic, command.client_id, now_ms)
+        displaced = _client_to_displace(state, topic, command.client_id, now_ms)
     return msgspec.structs.replace(extra, key=key, client=client, displaced=displaced)

@@ -1,4 +1,4 @@
-"""Claim: lease jobs to a worker. Poisoned ones are dead-lettered and unreadable ones parked on the way."""
+"""Decide claims: lease jobs to a worker; dead-letter poisoned jobs and park unreadable ones on the way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_flag, check_whole
 from tenure.core.claim import LETTERS_MAX, choose, ready_count
-from tenure.core.decide.dead_letters import dead_letter, parked
+from tenure.core.decide.dead_letters import dead_letter, park_events
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.settle import clamp_lease
@@ -29,7 +29,7 @@ __all__ = ["check_claim", "claim", "clamp_claim"]
 def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Decided[Grant]:
     """Lease up to ``max_count`` jobs to ``node``.
 
-    An empty claim is an answer, not an error. Raises Overloaded at a cap.
+    An empty claim is a reply, not an error. Raises Overloaded at a cap.
     """
     topic, queue = state.queue(command.topic)
     check_node(command.node)
@@ -39,7 +39,7 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
     if max_count.__class__ is not int or max_count != 1:
         max_count = clamp_claim(max_count, state.settings)
     lease_ms = topic.config.lease_ms if command.lease_ms is None else clamp_lease(command.lease_ms)
-    if now_ms >= queue.next_at:
+    if now_ms >= queue.next_change_ms:
         state.pass_time(topic, now_ms)
     if command.claim_id is not None:
         check_key(command.claim_id, field="claim_id", bytes_max=state.settings.key_bytes_max)
@@ -61,7 +61,7 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
 
 
 def check_claim(command: Claim, settings: Settings) -> None:
-    """Raise Invalid now for what would be refused once the turn of this claim comes."""
+    """Raise Invalid now for a claim that waits in line and would be refused at its turn."""
     check_node(command.node)
     check_whole(command.max_count, "max")
     if command.lease_ms is not None:
@@ -86,7 +86,7 @@ def _lease(
     payloads: Payloads,
     lease_ms: int,
 ) -> Decision[Grant]:
-    """Lease these jobs. The reply says how often each was delivered, this time included, and what is ready then."""
+    """Lease these jobs. The reply has the delivery count of each, this one included, and how many are ready then."""
     queue, config, node, deadline_ms = topic.queue, topic.config, command.node, now_ms + lease_ms
     assert queue is not None
     number, counts, ready = state.next_lease, queue.deliveries, ready_count(topic, queue) - len(jobs)
@@ -132,9 +132,9 @@ def _in_steps(
 def _take(
     state: State, topic: Topic, queue: Queue, max_count: int, *, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[list[int], list[Stored], int]]:
-    """Choose jobs and read them; poisoned ones are dead-lettered and unreadable ones parked on the way.
+    """Choose jobs and read them; dead-letter poisoned ones and park unreadable ones on the way.
 
-    The last part is what an answer must wait for because of those that were buried.
+    The last part of the result is the level that the reply waits for because of those.
     """
     level, buried = Level.NOW, 0
     runs, poisoned = choose(topic, queue, max_count)
@@ -142,10 +142,10 @@ def _take(
         level = yield from dead_letter(state, topic, poisoned, now_ms, payloads)
         runs = _choose_again(topic, queue, max_count)
     while runs:
-        jobs, lost = payloads.sift(topic, runs)
+        jobs, lost = payloads.readable(topic, runs)
         if not lost:
             return runs, jobs, level
-        yield parked(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
+        yield park_events(topic, {seq: f"unreadable: {error.message}" for seq, error in lost.items()}, now_ms)
         level, buried = max(level, Level.WRITTEN), buried + count(runs) - len(jobs)
         if jobs:
             return to_runs(job.seq for job in jobs), jobs, level
@@ -156,7 +156,7 @@ def _take(
 
 
 def _choose_again(topic: Topic, queue: Queue, max_count: int) -> list[int]:
-    """Choose after jobs were buried; at a cap none, because burying them is an answer: the next claim meets the cap."""
+    """Choose after jobs left the queue; none at a cap, because the next claim will meet the cap and raise."""
     with suppress(Overloaded):
         return choose(topic, queue, max_count)[0]
     return []
@@ -165,18 +165,18 @@ def _choose_again(topic: Topic, queue: Queue, max_count: int) -> list[int]:
 def _repeat(
     state: State, topic: Topic, queue: Queue, command: Claim, number: int, payloads: Payloads
 ) -> Decision[Grant]:
-    """Answer the same claim again, whose answer was lost: the same jobs and lease, and no delivery counted.
+    """Reply to a repeated claim, whose first reply was lost: the same jobs and lease, and no delivery counted.
 
-    Where jobs were extended apart, the deadline is the earliest of theirs.
+    Where its jobs have several deadlines by now, the reply has the earliest.
     """
     lease, node = queue.leases[number], command.node
     if lease.node != node:
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
-    jobs, _ = payloads.sift(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
+    jobs, _ = payloads.readable(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
     if not jobs:
         return None, _empty(topic, queue, command), Level.NOW
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
-    deadline_ms = queue.deadline(number) + state.wall_offset_ms
+    deadline_ms = queue.deadline_ms(number) + state.wall_offset_ms
     reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
     return None, reply, lease_level(topic.config)

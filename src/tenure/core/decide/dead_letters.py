@@ -1,4 +1,4 @@
-"""Dead letters: jobs that failed too often leave the queue in one log batch with their removal."""
+"""Dead-letter jobs that failed too often: move them, park them, or both; in one log batch with their removal."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import NotFound, Overloaded
 
-__all__ = ["dead_letter", "parked"]
+__all__ = ["dead_letter", "park_events"]
 
 SPENT: Final = "max_deliveries"
-"""Why a job died that was delivered often enough and never given back with a reason."""
+"""The reason of a dead letter that was never given back with one."""
 
 
 def dead_letter(
@@ -34,7 +34,7 @@ def dead_letter(
 
     ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
     does both. A dead-letter topic that is full or may not be created, or a record that cannot be read, parks the job
-    instead: it is never lost. Without a ``reason`` each dies of the last one that it was given back with, or of
+    instead: it is never lost. Without a ``reason`` each job has the last one that it was given back with, or
     ``max_deliveries`` where there was none.
     """
     config, queue = topic.config, topic.queue
@@ -43,17 +43,17 @@ def dead_letter(
     level = LEVELS[config.durability]
     for start in range(0, len(seqs), LETTERS_MAX):
         part = seqs[start : start + LETTERS_MAX]
-        reasons = {seq: reason or queue.last_reason(seq) or SPENT for seq in part}
+        reasons = {seq: reason or queue.deliveries_ended.last_reason(seq) or SPENT for seq in part}
         if dest_name is not None:
             level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
         elif config.dlq_strategy == "skip":
-            yield _dropped(topic, reasons, now_ms, payloads)
+            yield _drop_events(topic, reasons, now_ms, payloads)
         else:
-            yield parked(topic, reasons, now_ms)
+            yield park_events(topic, reasons, now_ms)
     return level
 
 
-def _dropped(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Payloads) -> list[Event]:
+def _drop_events(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Payloads) -> list[Event]:
     return [
         DeadLettered(now_ms, topic.id, runs, "drop", reason, payloads.weigh(topic, runs))
         for runs, reason in _by_reason(reasons)
@@ -63,9 +63,7 @@ def _dropped(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Pa
 def _post(
     state: State, topic: Topic, reasons: Mapping[int, str], dest_name: str, now_ms: int, payloads: Payloads
 ) -> Steps[int]:
-    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot
-    be read.
-    """
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park unreadable ones."""
     queue, dest = topic.queue, state.topics.get(dest_name)
     assert queue is not None
     config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
@@ -73,35 +71,35 @@ def _post(
     try:
         if dest is None:
             check_not_retired(state, dest_name)
-        letters, lost = payloads.sift(topic, to_runs(reasons))
+        letters, lost = payloads.readable(topic, to_runs(reasons))
         records = [
-            _stamped(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
+            _stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
         ]
         appended = append_copies(state, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id)
         check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
     except (NotFound, Overloaded) as error:
-        yield parked(topic, {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}, now_ms)
+        yield park_events(topic, {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}, now_ms)
         return Level.WRITTEN
     unreadable = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
     if not letters:
-        yield parked(topic, unreadable, now_ms)
+        yield park_events(topic, unreadable, now_ms)
         return Level.WRITTEN
     events: list[Event] = [appended]
     if dest is None:
         events.insert(0, TopicPut(now_ms, dest_id, dest_name, config, implicit=True))
     moved = {letter.seq: reasons[letter.seq] for letter in letters}
-    events += _moved(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
-    events += parked(topic, unreadable, now_ms)
+    events += _move_events(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
+    events += park_events(topic, unreadable, now_ms)
     yield events
     yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
     return LEVELS[config.durability]
 
 
-def _moved(
+def _move_events(
     topic: Topic, reasons: Mapping[int, str], dest_id: int, first_seq: int, *, now_ms: int, payloads: Payloads
 ) -> list[Event]:
-    """Return the events that take jobs out of the queue, in the order of their letters: one for each stretch of jobs
-    that died of the same.
+    """Return the events that take jobs out of the queue, in the order of their letters: one per stretch of jobs with
+    the same reason.
     """
     move = topic.config.dlq_strategy == "skip"
     events: list[Event] = []
@@ -115,14 +113,14 @@ def _moved(
     return events
 
 
-def _stamped(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
-    """Return the job as a dead letter: its own fields, and where it came from in ``meta``."""
+def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
+    """Return the job as a dead letter: its own fields, with its provenance in ``meta``."""
     meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason))
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 
 
-def parked(topic: Topic, reasons: Mapping[int, str], now_ms: int) -> list[Event]:
-    """Return the events that take jobs out of circulation where they are, one for each reason."""
+def park_events(topic: Topic, reasons: Mapping[int, str], now_ms: int) -> list[Event]:
+    """Return the events that park jobs, one for each reason."""
     return [DeadLettered(now_ms, topic.id, runs, "park", reason, 0) for runs, reason in _by_reason(reasons)]
 
 

@@ -1,4 +1,4 @@
-"""The two forms of a decision, and what it may read beside the state.
+"""The two forms of a decision, a tuple or a generator of steps, and the payloads that it may read.
 
 Most decisions are known at once: a tuple of events, reply and level. One that must see its own effects (a claim after
 it has buried poisoned jobs), or that may touch a million jobs, is a generator. It yields the events of one log batch,
@@ -28,19 +28,19 @@ Decision: TypeAlias = tuple[Event | list[Event] | None, T, int]
 Without an event a level above NOW waits for everything that is logged so far: the reply repeats an earlier one.
 """
 Steps: TypeAlias = Generator[list[Event], None, T]
-"""Batches of events, one after the other; returns what they led to."""
+"""Batches of events, one after the other; returns the result."""
 Decided: TypeAlias = Decision[T] | Steps[tuple[T, int]]
 """A decision in either form; the steps return the reply and its level."""
 
 
 class Payloads(Protocol):
-    """Records by topic and seq, wherever they lie."""
+    """The records of topics by seq, in memory or on disk."""
 
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         """Return the records of live seqs, ascending. Raises Corrupt where one cannot be read."""
 
-    def sift(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
-        """Return the records that can be read, ascending, and why each of the others cannot."""
+    def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        """Return the records that can be read, ascending, and the error of each of the others."""
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:
         """Return how many bytes live records take; guessed where they cannot be read."""
@@ -56,5 +56,5 @@ def append_copies(
     packed = pack(records)
     tagged = any(record.tag is not None for record in records)
     extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
-    ts = now_ms + state.wall_offset_ms
-    return Appended(now_ms, topic_id, ts, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+    ts_ms = now_ms + state.wall_offset_ms
+    return Appended(now_ms, topic_id, ts_ms, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)

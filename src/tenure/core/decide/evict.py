@@ -1,7 +1,7 @@
-"""Eviction by the caps and TTLs that an owner set: the oldest records first, never one that is held or parked.
+"""Evict records over a cap or a TTL: the oldest first, never one that is held or parked.
 
-Eviction goes along with decisions that have done, or will do, something else, so it never fails: what a log cannot
-take in now is evicted by a later command.
+Eviction is part of decisions about something else, so it never fails: where the log takes no event now, a later command
+evicts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from tenure.errors import TenureError
 __all__ = ["evict_over_cap", "evict_over_ttl"]
 
 _STEP_MAX = 10_000
-"""How many records one step evicts."""
+"""How many records one step evicts at most."""
 
 
 def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    """Evict the oldest free records while the topic is over a cap and discards old ones; the newest record always
-    stays.
-    """
+    """Evict the oldest free records while a topic that discards old ones is over a cap; the newest one always stays."""
     if topic.config.discard == "old":
         with suppress(TenureError):
             yield from _over_cap(state, topic, now_ms, payloads)
@@ -43,7 +41,7 @@ def _over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
             return
         seqs: list[int] = []
         freed = 0
-        for seq, weight in _free(topic, payloads, topic.evict_from, topic.head_seq):
+        for seq, weight in _evictable(topic, payloads, topic.evict_from, topic.head_seq):
             if (len(seqs) >= records and freed >= size) or len(seqs) == _STEP_MAX:
                 break
             seqs.append(seq)
@@ -64,7 +62,7 @@ def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
     state.pass_time(topic, now_ms)
     end = _older_than(topic, now_ms - topic.config.ttl_ms)
     while topic.evict_from < end:
-        found = list(islice(_free(topic, payloads, topic.evict_from, end), _STEP_MAX))
+        found = list(islice(_evictable(topic, payloads, topic.evict_from, end), _STEP_MAX))
         if found:
             seqs, freed = [seq for seq, _ in found], sum(size for _, size in found)
             yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "ttl")]
@@ -75,16 +73,16 @@ def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> St
 def _older_than(topic: Topic, limit_ms: int) -> int:
     """Return the first seq that was appended after ``limit_ms``."""
     end = topic.floor
-    for at, piece in enumerate(topic.pieces):
-        index = bisect_right(piece.times, limit_ms)
-        if index == len(piece.times):
-            end = topic.pieces[at + 1].firsts[0] if at + 1 < len(topic.pieces) else topic.head_seq + 1
+    for at, entry in enumerate(topic.frame_index):
+        index = bisect_right(entry.times_ms, limit_ms)
+        if index == len(entry.times_ms):
+            end = topic.frame_index[at + 1].firsts[0] if at + 1 < len(topic.frame_index) else topic.head_seq + 1
             continue
-        return max(end, piece.firsts[index]) if index else end
+        return max(end, entry.firsts[index]) if index else end
     return end
 
 
-def _free(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+def _evictable(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
     """Return the live records that are neither held nor parked, with their sizes, from the oldest on."""
     in_flight, parked = (topic.queue.in_flight, topic.queue.parked) if topic.queue is not None else ({}, {})
     for seq, size in payloads.sizes(topic, max(lo, topic.floor), hi):

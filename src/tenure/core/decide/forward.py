@@ -1,4 +1,4 @@
-"""Forwarding: routers copy from topic to topic, from a cursor that moves in the same log batch as the copies."""
+"""Forward records through routers; the cursor of a router moves in the same log batch as the copies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ __all__ = ["Forwarded", "forward"]
 
 
 class Forwarded(NamedTuple):
-    """How far the routers of a topic came: whether some have ``more`` to do, and the destinations that hold others
-    up.
-    """
+    """How far the routers of a topic came: whether some have ``more`` to do, and the destinations that block others."""
 
     more: bool
     stalled: list[str]
@@ -31,8 +29,7 @@ class Forwarded(NamedTuple):
 def forward(state: State, source: Topic, now_ms: int, payloads: Payloads) -> Steps[tuple[Forwarded, int]]:
     """Copy what is new in ``source`` through its routers, a step each.
 
-    A destination that is full or absent holds its router where it is: it goes on with the next thing that happens there
-    or here.
+    A destination that is full or absent blocks its router, which goes on once something changes there or here.
     """
     more, stalled = False, list[str]()
     for router in list(state.routers_from.get(source.name, ())):
@@ -51,7 +48,7 @@ def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Pa
     """
     lo, settings, match = router.cursor + 1, state.settings, router.match
     hi = min(lo + settings.router_step_records, source.visible_seq + 1)
-    records, lost = payloads.sift(source, source.live_runs(lo, hi))
+    records, lost = payloads.readable(source, source.live_runs(lo, hi))
     copies = [
         _copy(router, record)
         for record in records

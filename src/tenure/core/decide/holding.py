@@ -1,4 +1,4 @@
-"""Leases whose claimant has not got them, or is gone: keep them alive, look what is left of them, or give them back."""
+"""Leases of claims that wait for their reply, or whose connection is gone: keep them, extend them, give them back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenure.core.state.ranges import to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 
-__all__ = ["give_back", "release", "shift_deadline", "still_held"]
+__all__ = ["give_back", "keep_held", "release", "shift_deadline"]
 
 
 def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> Decision[None]:
@@ -45,10 +45,8 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
     return release(state, found[0], [grant.lease], now_ms)
 
 
-def still_held(state: State, grant: Grant, now_ms: int) -> Grant:
-    """Return the claim with those of its jobs that are held under its lease now; empty, without a lease, where none
-    is.
-    """
+def keep_held(state: State, grant: Grant, now_ms: int) -> Grant:
+    """Return the claim with the jobs still held under its lease; empty and without a lease where none is."""
     found = _queue_of(state, grant, now_ms)
     held = set(found[1].held(grant.lease)) if found is not None else set()
     if len(held) == len(grant.jobs):
@@ -58,8 +56,8 @@ def still_held(state: State, grant: Grant, now_ms: int) -> Grant:
 
 
 def shift_deadline(state: State, grant: Grant, now_ms: int, *, lease_ms: int) -> Decision[int]:
-    """Let a lease whose claim waits for its sync last ``lease_ms`` from now; the reply is the new deadline in log time,
-    or 0 where nothing is held any more.
+    """Extend a lease whose claim waits for its sync to ``lease_ms`` from now; the reply is the new deadline in log
+    time, or 0 where nothing is held any more.
     """
     found = _queue_of(state, grant, now_ms)
     held = found[1].held(grant.lease) if found is not None else []
@@ -71,7 +69,7 @@ def shift_deadline(state: State, grant: Grant, now_ms: int, *, lease_ms: int) ->
 
 
 def _queue_of(state: State, grant: Grant, now_ms: int) -> tuple[Topic, Queue] | None:
-    """Return the queue that a claim is about, with the time let pass on it; None where it was deleted."""
+    """Let time pass on the queue of a claim and return it; None where it was deleted."""
     topic = state.topics.get(grant.topic)
     if topic is None or topic.queue is None:
         return None

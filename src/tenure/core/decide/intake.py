@@ -1,4 +1,4 @@
-"""Intake: the records of an append, checked and laid out for a frame."""
+"""Check the records of an append against the limits, and lay them out for a frame."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _too_large(index: int, size: int, settings: Settings) -> Invalid:
 
 
 def build_extra(extras: list[Record], first_seq: int, *, now_ms: int, is_queue: bool) -> AppendExtra:
-    """Return what the event must say beyond the records themselves."""
+    """Return the part of the event beyond the records themselves: tags, delays, unique keys."""
     delays: list[int] = []
     wall_delays: list[int] = []
     uniques: list[tuple[int, str]] = []

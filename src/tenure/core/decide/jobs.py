@@ -1,4 +1,4 @@
-"""Looking at the jobs and the leases of a queue without touching them."""
+"""List and describe the jobs and the leases of a queue; nothing changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import asdict
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.contract.records import lease_id
 from tenure.contract.replies import Delivery, JobInfo, JobRow, LeaseRow, Page
 from tenure.contract.values import check_whole
@@ -21,7 +21,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["describe", "due_times", "get_job", "list_jobs", "list_leases", "state_of"]
+__all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
@@ -36,8 +36,8 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     state.pass_time(topic, now_ms)
     seqs = _in_state(topic, queue, command.state, after, limit + 1)
     offset_ms = state.wall_offset_ms
-    dues = due_times(queue, set(seqs), offset_ms) if command.state == "delayed" else {}
-    items = [describe(queue, seq, command.state, dues.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
+    dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
+    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
     return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
 
 
@@ -64,16 +64,9 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def due_times(queue: Queue, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
-    """Return when delayed jobs come back, in wall time; the heaps are looked through once per page."""
-    low = (1 << 64) - 1
-    dues = {e & low: (e >> 64) + wall_offset_ms for e in queue.delays if e & low in seqs}
-    return dues | {e & low: e >> 64 for e in queue.wall_delays if e & low in seqs}
-
-
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
-    """Return a job as listings show it: its state, who holds it until when, why it last came back."""
-    reason = queue.parked.get(seq) or queue.last_reason(seq)
+    """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
+    reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
     lease = queue.in_flight.get(seq)
     if lease is None:
         return JobRow(seq, state, queue.deliveries.get(seq, 0), deliver_at=due_ms, reason=reason)
@@ -83,26 +76,26 @@ def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, w
         queue.deliveries.get(seq, 1),
         node=lease.node,
         lease_id=lease_id(lease.number),
-        since=lease.since + wall_offset_ms,
-        deadline=lease.deadline + wall_offset_ms,
+        since=lease.since_ms + wall_offset_ms,
+        deadline=lease.deadline_ms + wall_offset_ms,
         deliver_at=due_ms,
         reason=reason,
     )
 
 
 def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[JobInfo]:
-    """Return one job: its record, its state and the deliveries that failed so far."""
+    """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
     state.pass_time(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
-        raise NotFound(f"no job {shown(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
+        raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
-    dues = due_times(queue, {seq}, offset_ms) if standing == "delayed" else {}
-    row = describe(queue, seq, standing, dues.get(seq), wall_offset_ms=offset_ms)
+    dues_ms = queue.delays.due_times_ms({seq}, offset_ms) if standing == "delayed" else {}
+    row = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
     history = [
-        Delivery(lease_id(d.lease), d.node, d.since + offset_ms, d.until + offset_ms, d.end, d.reason)
-        for d in queue.histories.get(seq, ())
+        Delivery(lease_id(d.lease), d.node, d.since_ms + offset_ms, d.until_ms + offset_ms, d.end, d.reason)
+        for d in queue.deliveries_ended.get(seq, ())
     ]
     record = payloads.records(topic, [seq, 1])[0]
     job = JobInfo(
@@ -119,7 +112,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
 
 
 def state_of(queue: Queue, seq: int) -> str:
-    """Return where a live job stands."""
+    """Return the state of a live job: in_flight, parked, delayed or ready."""
     if seq in queue.in_flight:
         return "in_flight"
     if seq in queue.parked:
@@ -128,7 +121,7 @@ def state_of(queue: Queue, seq: int) -> str:
 
 
 def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page[LeaseRow]]:
-    """List live leases by number: who holds which jobs, since when, and when the first of them comes back."""
+    """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.pass_time(topic, now_ms)
@@ -138,8 +131,8 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
         LeaseRow(
             lease_id(number),
             queue.leases[number].node,
-            queue.leases[number].since + offset_ms,
-            queue.deadline(number) + offset_ms,
+            queue.leases[number].since_ms + offset_ms,
+            queue.deadline_ms(number) + offset_ms,
             queue.held(number),
         )
         for number in numbers[:limit]

@@ -1,11 +1,11 @@
-"""Reading a log by seq, and deleting from it."""
+"""Decide diffs, which read a topic by seq, and deletes of records."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from tenure.contract.commands import DeleteRecords, Diff
-from tenure.contract.names import check_node, shown
+from tenure.contract.names import check_node, describe_value
 from tenure.contract.records import Stored
 from tenure.contract.replies import DeletedRecords, Difference, Tombstone
 from tenure.contract.values import check_seqs, check_whole
@@ -27,8 +27,8 @@ _WINDOW = 256
 def diff(state: State, command: Diff, now_ms: int, payloads: Payloads) -> Steps[tuple[Difference, int]]:
     """Read records above ``from_seq``, leaving out those written by ``node`` where the topic filters by it.
 
-    An answer ends before a record that cannot be read. A read that begins there raises Corrupt, and its
-    ``next_from_seq`` is where to go on after the damage.
+    A reply ends before a record that cannot be read. A read that begins there raises Corrupt, whose ``next_from_seq``
+    is where to go on after the damage.
     """
     topic = state.topic(command.topic)
     from_seq = check_whole(command.from_seq, "from_seq")
@@ -55,19 +55,19 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
     if isinstance(node, str):
         return {check_node(node)}
     if not isinstance(node, (list, tuple, set, frozenset)):
-        raise Invalid(f"node must be a string or a list of strings; got {shown(node)}")
+        raise Invalid(f"node must be a string or a list of strings; got {describe_value(node)}")
     return set(map(check_node, node))
 
 
 def _collect(
     state: State, topic: Topic, from_seq: int, head: int, *, limit: int, nodes: set[str], payloads: Payloads
 ) -> tuple[list[Stored], int, Corrupt | None]:
-    """Return the records to answer with, the last seq that was looked at, and the damage that stopped there if any."""
+    """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any."""
     found: list[Stored] = []
     budget, lo = state.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
     while lo <= head:
         hi = min(lo + _WINDOW, head + 1)
-        records, lost = payloads.sift(topic, topic.live_runs(lo, hi))
+        records, lost = payloads.readable(topic, topic.live_runs(lo, hi))
         end = min(lost, default=hi)
         for record in records:
             if record.seq > end:
@@ -87,8 +87,8 @@ def _collect(
 def _damage(topic: Topic, records: list[Stored], lost: dict[int, Corrupt]) -> Corrupt:
     """Return the error for the first seqs that are lost, up to the next record that can be read."""
     first = min(lost)
-    behind = min((record.seq for record in records if record.seq > first), default=max(lost) + 1)
-    last, error = max(seq for seq in lost if seq < behind), lost[first]
+    next_seq = min((record.seq for record in records if record.seq > first), default=max(lost) + 1)
+    last, error = max(seq for seq in lost if seq < next_seq), lost[first]
     message = f"seqs {first} to {last} of {topic.name!r} cannot be read; go on from_seq {last}. {error.message}"
     about = {"first_seq": first, "last_seq": last, "next_from_seq": last}
     return Corrupt(message, code=error.code, **{**error.detail, **about})
@@ -125,22 +125,24 @@ def delete_records(state: State, command: DeleteRecords, now_ms: int, payloads: 
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     wanted = parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None
     state.pass_time(topic, now_ms)
-    runs = _victims(topic, before_seq, wanted, seqs)
+    runs = _runs_to_delete(topic, before_seq, wanted, seqs)
     if not runs:
-        return None, _left(topic, 0), Level.NOW
+        return None, _reply(topic, 0), Level.NOW
     return _delete(topic, Deleted(now_ms, topic.id, runs, count(runs), payloads.weigh(topic, runs)))
 
 
 def _delete(topic: Topic, event: Deleted) -> Steps[tuple[DeletedRecords, int]]:
     yield [event]
-    return _left(topic, event.count), LEVELS[topic.config.durability]
+    return _reply(topic, event.count), LEVELS[topic.config.durability]
 
 
-def _left(topic: Topic, deleted: int) -> DeletedRecords:
+def _reply(topic: Topic, deleted: int) -> DeletedRecords:
     return DeletedRecords(topic.name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes)
 
 
-def _victims(topic: Topic, before_seq: int | None, wanted: Match | None, seqs: Sequence[int] | None) -> list[int]:
+def _runs_to_delete(
+    topic: Topic, before_seq: int | None, wanted: Match | None, seqs: Sequence[int] | None
+) -> list[int]:
     end = topic.head_seq + 1 if before_seq is None else min(before_seq, topic.head_seq + 1)
     if wanted is None and seqs is None:
         return topic.live_runs(topic.floor, end)

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to work, each in one log batch with its removal among the dead."""
+"""Decide redrives: dead letters go back to work, each in one log batch with its removal from the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from tenure.contract import provenance, replies
 from tenure.contract.commands import Reaches, Redrive
 from tenure.contract.dead_letters import Selection
-from tenure.contract.names import check_reason, shown
+from tenure.contract.names import check_reason, describe_value
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
 from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
@@ -44,7 +44,7 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
     parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
     """
     topic = state.topic(command.topic)
-    wanted = _wanted(command, state.settings)
+    wanted = _parse_wanted(command, state.settings)
     if command.to is not None:
         state.topic(command.to)
         if command.to == command.topic:
@@ -56,7 +56,7 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
 
 
 class _Wanted(NamedTuple):
-    """Which dead letters a redrive is about, how many at most, and whether they start to count again."""
+    """The dead letters that a redrive is about, how many at most, and whether their delivery counts are reset."""
 
     letters: Selection
     reaches: Reaches | None
@@ -64,7 +64,7 @@ class _Wanted(NamedTuple):
     reset: bool
 
 
-def _wanted(command: Redrive, settings: Settings) -> _Wanted:
+def _parse_wanted(command: Redrive, settings: Settings) -> _Wanted:
     limit, seqs, match = command.limit, command.seqs, command.match
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(command.reset_deliveries, "reset_deliveries")
@@ -87,7 +87,7 @@ def _unpark(
     assert topic.queue is not None
     seqs: list[int] = []
     for seq, reason in sorted(topic.queue.parked.items()):
-        record = payloads.sift(topic, [seq, 1])[0] if wanted.letters.match is not None else []
+        record = payloads.readable(topic, [seq, 1])[0] if wanted.letters.match is not None else []
         if wanted.letters.takes(seq, record[0].tag if record else None, reason):
             seqs.append(seq)
         if len(seqs) == wanted.limit:
@@ -103,7 +103,7 @@ def _resume(state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: 
     state.pass_time(topic, now_ms)
     events: list[Event] = [Redriven(now_ms, topic.id, to_runs(seqs), 0, reset)]
     level = LEVELS[topic.config.durability]
-    for letters, first, seq, count in _copies(state, topic, seqs):
+    for letters, first, seq, count in _live_copies(state, topic, seqs):
         state.pass_time(letters, now_ms)
         runs = [first, count]
         events.append(Redriven(now_ms, letters.id, runs, payloads.weigh(letters, runs), reset, topic.id, seq))
@@ -112,7 +112,7 @@ def _resume(state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: 
     return level
 
 
-def _copies(state: State, topic: Topic, seqs: list[int]) -> list[tuple[Topic, int, int, int]]:
+def _live_copies(state: State, topic: Topic, seqs: list[int]) -> list[tuple[Topic, int, int, int]]:
     """Return the live copies of parked jobs, as runs that ascend on both sides: (topic, first letter, first job,
     count).
     """
@@ -137,21 +137,23 @@ def _send_back(
 ) -> Steps[tuple[replies.Redriven, int]]:
     held = topic.queue.in_flight if topic.queue is not None else {}
     level, moved, targets = Level.NOW, list[int](), set[str]()
-    for letter, origin in _letters(topic, payloads):
+    for letter, origin in _read_letters(topic, payloads):
         if letter.seq in held or not wanted.letters.takes(letter.seq, letter.tag, origin.reason):
             continue
         target = to or origin.topic
         if target == topic.name:
-            continue  # back at work here already
+            continue  # already back at work here
         if wanted.reaches is not None and not wanted.reaches(target):
             continue  # any producer may write any origin into a letter
         try:
-            at = yield from _move(state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset)
+            moved_level = yield from _move(
+                state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
+            )
         except (NotFound, Overloaded):
             if moved:
                 break
             raise
-        level = max(level, at, LEVELS[topic.config.durability])
+        level = max(level, moved_level, LEVELS[topic.config.durability])
         moved.append(letter.seq)
         targets.add(target)
         if len(moved) == wanted.limit:
@@ -159,14 +161,12 @@ def _send_back(
     return replies.Redriven(topic.name, len(moved), ",".join(sorted(targets)) or (to or ""), moved), level
 
 
-def _letters(topic: Topic, payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
-    """Return the dead letters of a topic that can be read, with their provenance, from the oldest on, a window at a
-    time.
-    """
+def _read_letters(topic: Topic, payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
+    """Yield the readable dead letters of a topic with their provenance, oldest first, a window at a time."""
     lo = topic.floor
     while lo <= topic.visible_seq:
         hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        letters, _ = payloads.sift(topic, topic.live_runs(lo, hi))
+        letters, _ = payloads.readable(topic, topic.live_runs(lo, hi))
         for letter in letters:
             origin = provenance.read(letter.meta)
             if origin is not None:
@@ -189,7 +189,7 @@ def _move(
     target = state.topics.get(target_name)
     if target is None:
         raise NotFound(
-            f"dead letter {letter.seq} came from {shown(target_name)}, which is gone: name another target",
+            f"dead letter {letter.seq} came from {describe_value(target_name)}, which is gone: name another target",
             code="topic_not_found",
             topic=target_name,
         )

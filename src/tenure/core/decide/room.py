@@ -1,4 +1,4 @@
-"""Room: the caps an owner set on a topic, and the limits of the broker as a whole."""
+"""Check the limits: the caps of a topic, the limits of the broker as a whole, and the share of a caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenure.contract.config import TopicConfig, bounded, parse_config, patch_config
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.contract.share import Share
 from tenure.core.priority import share_of
 from tenure.core.state.state import State
@@ -28,7 +28,7 @@ __all__ = [
 def check_share(share: object) -> None:
     """Raise Invalid for what is neither a share nor None."""
     if share is not None and not isinstance(share, Share):
-        raise Invalid(f"share must be a Share or None; got {shown(share)}")
+        raise Invalid(f"share must be a Share or None; got {describe_value(share)}")
 
 
 def read_config(
@@ -66,7 +66,7 @@ def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, 
 def check_broker_room(state: State, config: TopicConfig, *, size: int) -> None:
     """Raise Overloaded unless the disk keeps up and the broker as a whole has room for a topic of this config.
 
-    A priority below 0 leaves a part of both to the others, so those of low priority are turned away first.
+    A priority below 0 leaves a part of both to the others, so topics of low priority are refused first.
     """
     settings, priority = state.settings, config.priority
     if state.unsynced_bytes > share_of(settings.pending_bytes_max, priority):

@@ -1,4 +1,4 @@
-"""Routers: put, look, list, delete."""
+"""Decide the commands on routers: put, get, list, delete."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _put(state: State, event: RouterPut, *, created: bool) -> Steps[tuple[tuple[
 
 
 def _rule(given: object, *, bytes_max: int) -> list[str] | None:
-    """Return a filter as it is kept, in a list of our own: the caller's may change under us."""
+    """Return a filter as it is kept, in a new list: the caller may change its own later."""
     if given is None:
         return None
     match = parse_match(given, bytes_max=bytes_max)

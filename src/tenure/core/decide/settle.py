@@ -1,4 +1,4 @@
-"""Ack, nack, extend: a worker says what becomes of the jobs it holds."""
+"""Decide ack, nack and extend: commands of a worker about the jobs that it holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tenure.contract import replies
 from tenure.contract.commands import Ack, Extend, Nack, OfHolder
 from tenure.contract.config import LEASE_MS_MAX, LEASE_MS_MIN
-from tenure.contract.names import check_node, check_reason, shown
+from tenure.contract.names import check_node, check_reason, describe_value
 from tenure.contract.records import parse_lease_id
 from tenure.contract.values import SEQ_MAX, check_flag, check_seqs, check_whole
 from tenure.core.backoff import delay_ms as backoff_ms
@@ -24,13 +24,13 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 
-__all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "sift"]
+__all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "select_held"]
 
 Holding = tuple[list[int], list[int]]
-"""The seqs that are the caller's under a live lease, and those that are not."""
+"""The seqs that the caller holds under a live lease, and those that it does not."""
 
 
-def sift(
+def select_held(
     topic: Topic,
     queue: Queue,
     node: str,
@@ -39,7 +39,7 @@ def sift(
     lease: str | None = None,
     strict: bool = False,
 ) -> Holding:
-    """Tell the seqs that ``node`` holds from those it does not. The caller has let time pass.
+    """Split seqs into those that ``node`` holds and those that it does not. The caller has let time pass.
 
     ``lease`` alone stands for everything still held under it; with ``seqs`` it fences them all; ``lease_ids`` fence
     one each. ``strict`` raises LeaseLost if a seq that is still alive is not the caller's; a seq already gone is only
@@ -92,7 +92,7 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
 
 def _fences(lease_ids: Sequence[str], seq_count: int, number: int | None) -> list[int | None]:
     if not isinstance(lease_ids, (list, tuple)):
-        raise Invalid(f"lease_ids must be a list of lease ids; got {shown(lease_ids)}")
+        raise Invalid(f"lease_ids must be a list of lease ids; got {describe_value(lease_ids)}")
     if len(lease_ids) != seq_count:
         raise Invalid(
             f"lease_ids has {len(lease_ids)} entries for {seq_count} seqs: give one per seq, in the same order"
@@ -111,15 +111,15 @@ def _check_strict(topic: Topic, skipped: list[int]) -> None:
 
 
 def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision[replies.Settled]:
-    """Complete jobs, which deletes them. What the caller does not hold is skipped; ``strict`` makes that LeaseLost."""
+    """Complete jobs, which deletes them. Jobs the caller does not hold are skipped; ``strict`` raises LeaseLost."""
     topic, queue = state.queue(command.topic)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
-        return None, _settled(topic, queue, 0, skipped), Level.NOW
+        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
     done = runs[1] if len(runs) == 2 else count(runs)
     event = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), command.node)
-    return event, _settled(topic, queue, done, skipped), LEVELS[topic.config.durability]
+    return event, _settled_reply(topic, queue, done, skipped), LEVELS[topic.config.durability]
 
 
 def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decided[replies.Settled]:
@@ -131,18 +131,18 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     if command.dead is not False:
         check_flag(command.dead, "dead")
     topic, queue = state.queue(command.topic)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
-        return None, _settled(topic, queue, 0, skipped), Level.NOW
+        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
     if command.dead:
         return _reject(state, topic, queue, held, skipped, reason=command.reason, now_ms=now_ms, payloads=payloads)
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
-    event = _released(state, topic, queue, runs, command, now_ms)
+    event = _release_event(state, topic, queue, runs, command, now_ms)
     done = runs[1] if len(runs) == 2 else count(runs)
-    back = done if event.due <= now_ms else 0
-    if event.dues is not None:
-        back = sum(due <= now_ms for due in event.dues)
-    return event, _settled(topic, queue, done, skipped, back), lease_level(topic.config)
+    back = done if event.due_ms <= now_ms else 0
+    if event.dues_ms is not None:
+        back = sum(due_ms <= now_ms for due_ms in event.dues_ms)
+    return event, _settled_reply(topic, queue, done, skipped, back), lease_level(topic.config)
 
 
 def _reject(
@@ -161,13 +161,13 @@ def _reject(
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue), len(queue.in_flight)), level
 
 
-def _released(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:
-    dues, due = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
+def _release_event(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:
+    dues_ms, due_ms = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
     backoff = topic.config.retry_backoff
     if command.delay_ms is None and backoff is not None:
         counts = queue.deliveries
-        dues = [now_ms + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
-    return Released(now_ms, topic.id, runs, command.node, due, dues, command.reason)
+        dues_ms = [now_ms + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
+    return Released(now_ms, topic.id, runs, command.node, due_ms, dues_ms, command.reason)
 
 
 def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> Decision[replies.Extended]:
@@ -179,7 +179,7 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     deadline_ms = now_ms + clamp_lease(lease_ms)
-    held, skipped = _holding(state, topic, queue, command, now_ms)
+    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
     if not held:
         return None, replies.Extended(topic.name, {}, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
@@ -189,17 +189,17 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
 
 
 def clamp_lease(lease_ms: int) -> int:
-    """Return a lease's duration, held within what the contract allows."""
+    """Return the duration of a lease, clamped to what the contract allows."""
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
-def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
-    """Check what acks, nacks and extends have in common, let time pass, and see what the caller holds."""
+def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
+    """Check the fields that ack, nack and extend have in common, let time pass, and select what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
         seq = seqs[0]
         if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
-            if now_ms >= queue.next_at:
+            if now_ms >= queue.next_change_ms:
                 state.pass_time(topic, now_ms)
             lease = queue.in_flight.get(seq)
             return ([seq], []) if lease is not None and lease.node == node else ([], [seq])
@@ -211,11 +211,11 @@ def _holding(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], n
         raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
     elif lease_ids is not None:
         raise Invalid("lease_ids go with seqs, one each: give seqs too, or only the lease_id")
-    if now_ms >= queue.next_at:
+    if now_ms >= queue.next_change_ms:
         state.pass_time(topic, now_ms)
-    return sift(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
+    return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 
-def _settled(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
-    """Return the reply once ``done`` of the held jobs are settled and ``back`` of them can be claimed again."""
+def _settled_reply(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
+    """Return the reply for ``done`` settled jobs, ``back`` of which can be claimed again."""
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue) + back, len(queue.in_flight) - done)

@@ -1,5 +1,4 @@
-"""The strip of a queue: the jobs at the head and at the tail, the next one in line, the parked
-ones aside, who holds what, and the counts of all the rest.
+"""The strip of a queue: the jobs at both ends, the next one in line, parked jobs, leases, and counts of the rest.
 
 The cost follows what is shown, not the length of the queue.
 """
@@ -16,7 +15,7 @@ from tenure.contract.values import check_whole
 from tenure.core.claim import next_ready
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
-from tenure.core.decide.jobs import describe, due_times, state_of
+from tenure.core.decide.jobs import describe, state_of
 from tenure.core.decide.topics import queue_info
 from tenure.core.level import Level
 from tenure.core.paging import clamp_limit
@@ -38,11 +37,10 @@ _SEQS_MAX = 20_000
 
 
 def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[QueueStrip, int]]:
-    """Show a queue as it stands: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
+    """Describe a queue: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
-    Parked jobs stand in no line and are shown apart. ``next`` is the job that is next in line, or None, wherever it
-    lies. Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or
-    None.
+    Parked jobs are listed apart. ``next`` is the job that is next in line, at whichever end or between, or None. Where
+    ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or None.
     """
     topic, queue = state.queue(command.topic)
     head, leases = clamp_limit(command.head, state.settings), clamp_limit(command.leases, state.settings)
@@ -52,23 +50,23 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
     first, reached = _first(topic, queue, head)
     last = _last(topic, queue, tail, above=reached)
     upcoming = next_ready(topic, queue)
-    offset = state.wall_offset_ms
-    shown = QueueStrip(
+    offset_ms = state.wall_offset_ms
+    reply = QueueStrip(
         topic=topic.name,
-        now=now_ms + offset,
-        next_at=queue.next_at + offset if queue.next_at != NEVER else None,
+        now=now_ms + offset_ms,
+        next_at=queue.next_change_ms + offset_ms if queue.next_change_ms != NEVER else None,
         head_seq=topic.head_seq,
         count=topic.count,
         config=config_info(topic.config),
-        queue=queue_info(state, topic, queue, now_ms + offset, payloads),
-        head=_described(queue, first, offset),
-        tail=_described(queue, last, offset),
-        next=_described(queue, [upcoming], offset)[0] if upcoming is not None else None,
-        parked=_described(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset),
-        leases=[_lease(queue, lease, offset) for lease in islice(queue.leases.values(), leases)],
+        queue=queue_info(state, topic, queue, now_ms + offset_ms, payloads),
+        head=_describe_all(queue, first, offset_ms),
+        tail=_describe_all(queue, last, offset_ms),
+        next=_describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
+        parked=_describe_all(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
+        leases=[_describe_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
         leases_count=len(queue.leases),
     )
-    return shown, Level.NOW
+    return reply, Level.NOW
 
 
 def _first(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], int]:
@@ -102,20 +100,20 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
     return found[-wanted:] if wanted else []
 
 
-def _described(queue: Queue, seqs: list[int], offset: int) -> list[JobRow]:
+def _describe_all(queue: Queue, seqs: list[int], offset_ms: int) -> list[JobRow]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
-    dues = due_times(queue, delayed, offset) if delayed else {}
-    return [describe(queue, seq, state, dues.get(seq), wall_offset_ms=offset) for seq, state in states.items()]
+    dues_ms = queue.delays.due_times_ms(delayed, offset_ms) if delayed else {}
+    return [describe(queue, seq, state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq, state in states.items()]
 
 
-def _lease(queue: Queue, lease: Lease, offset: int) -> StripLease:
+def _describe_lease(queue: Queue, lease: Lease, offset_ms: int) -> StripLease:
     """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
     return StripLease(
         lease_id=lease_id(lease.number),
         node=lease.node,
-        since=lease.since + offset,
-        deadline=queue.deadline(lease.number) + offset,
+        since=lease.since_ms + offset_ms,
+        deadline=queue.deadline_ms(lease.number) + offset_ms,
         held=queue.held_count(lease.number),
         seqs=list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
     )

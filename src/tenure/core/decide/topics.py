@@ -1,4 +1,4 @@
-"""Topics as such: put, patch, look, list, delete."""
+"""Decide the commands on topics: put, patch, get, list, delete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["delete_topic", "get_topic", "list_topics", "patch_topic", "put_topic
 
 
 def put_topic(state: State, command: PutTopic, now_ms: int, payloads: Payloads) -> Decided[tuple[TopicInfo, bool]]:
-    """Create a topic or replace its config; the second part of the reply says which.
+    """Create a topic or replace its config; the second part of the reply is whether it was created.
 
     The type never changes, but for a log that no caller asked for: an append, a router or a dead letter made it, so a
     first put may say that it is a queue. Its live records become jobs then.
@@ -47,7 +47,7 @@ def _put(
     state: State, name: str, topic: Topic | None, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[tuple[TopicInfo, bool], int]]:
     yield from _configure(state, name, topic, config, now_ms, payloads)
-    return (_info(state, state.topics[name], now_ms, payloads), topic is None), Level.SYNCED
+    return (_describe(state, state.topics[name], now_ms, payloads), topic is None), Level.SYNCED
 
 
 def patch_topic(state: State, command: PatchTopic, now_ms: int, payloads: Payloads) -> Decided[TopicInfo]:
@@ -64,13 +64,13 @@ def _patch(
     state: State, topic: Topic, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[TopicInfo, int]]:
     yield from _configure(state, topic.name, topic, config, now_ms, payloads)
-    return _info(state, topic, now_ms, payloads), Level.SYNCED
+    return _describe(state, topic, now_ms, payloads), Level.SYNCED
 
 
 def _configure(
     state: State, name: str, topic: Topic | None, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[None]:
-    """Log the config of a topic, a new one where it is None, and evict what it does not keep."""
+    """Log the config of a topic, a new one where ``topic`` is None, and evict what the config does not keep."""
     topic_id = state.next_topic_id if topic is None else topic.id
     yield [TopicPut(now_ms, topic_id, name, config, created=topic is None)]
     fresh = state.topics[name]
@@ -87,10 +87,10 @@ def get_topic(state: State, command: GetTopic, now_ms: int, payloads: Payloads) 
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     if command.touch:
         topic.last_read_ms = now_ms + state.wall_offset_ms
-    return _info(state, topic, now_ms, payloads), Level.NOW
+    return _describe(state, topic, now_ms, payloads), Level.NOW
 
 
-def _info(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicInfo:
+def _describe(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicInfo:
     """Describe a topic on which time has passed."""
     wall_ms = now_ms + state.wall_offset_ms
     return TopicInfo(
@@ -125,7 +125,7 @@ def queue_info(state: State, topic: Topic, queue: Queue, wall_ms: int, payloads:
 
 
 def _dead_count(state: State, config: TopicConfig, queue: Queue) -> int:
-    """Return how many jobs lie dead now: those parked here, and with ``skip`` the records of the dead-letter topic.
+    """Return how many jobs are dead now: those parked here, and with ``skip`` the records of the dead-letter topic.
 
     With ``block_and_dlq`` a letter is the copy of a parked job, and is not counted a second time.
     """
@@ -139,11 +139,11 @@ def _oldest_ready_ms(state: State, topic: Topic, queue: Queue, wall_ms: int, pay
     if seq is None:
         return 0
     try:
-        ts = payloads.records(topic, [seq, 1])[0].ts
+        ts_ms = payloads.records(topic, [seq, 1])[0].ts
     except Corrupt:  # the index knows when its frame was appended
-        at, index = find(topic.pieces, seq)
-        ts = topic.pieces[at].times[index] + state.wall_offset_ms
-    return max(0, wall_ms - ts)
+        at, index = find(topic.frame_index, seq)
+        ts_ms = topic.frame_index[at].times_ms[index] + state.wall_offset_ms
+    return max(0, wall_ms - ts_ms)
 
 
 def list_topics(state: State, command: ListTopics, now_ms: int, payloads: Payloads) -> Decision[Page[str]]:
@@ -174,19 +174,19 @@ def delete_topic(
         return None, (False, []), Level.NOW
     if command.if_empty and topic.config.ttl_ms:
         return _delete_once_empty(state, topic, command, now_ms, payloads)
-    return _deleted(state, topic, command, now_ms)
+    return _deletion(state, topic, command, now_ms)
 
 
 def _delete_once_empty(
     state: State, topic: Topic, command: DeleteTopic, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[tuple[bool, list[str]], int]]:
     yield from evict_over_ttl(state, topic, now_ms, payloads)
-    events, reply, level = _deleted(state, topic, command, now_ms)
+    events, reply, level = _deletion(state, topic, command, now_ms)
     yield events
     return reply, level
 
 
-def _deleted(
+def _deletion(
     state: State, topic: Topic, command: DeleteTopic, now_ms: int
 ) -> tuple[list[Event], tuple[bool, list[str]], int]:
     name, reaches = topic.name, command.reaches

@@ -1,10 +1,11 @@
-"""How the events of a lease's life change the state: claimed, acked, released, extended, dead-lettered, redriven."""
+"""Fold leases: claimed, acked, released, extended, dead-lettered, redriven."""
 
 from __future__ import annotations
 
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
 from tenure.core.fold.removal import lighten, remove
-from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.deliveries import Delivery
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.state import State
@@ -17,11 +18,11 @@ def claimed(state: State, event: Claimed, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    if event.at >= topic.queue.next_at:
-        state.pass_time(topic, event.at)
+    if event.at_ms >= topic.queue.next_change_ms:
+        state.pass_time(topic, event.at_ms)
     runs = event.runs
     left = runs[1] if len(runs) == 2 else count(runs)
-    lease = Lease(event.lease, event.node, event.at, event.deadline, left, runs, event.claim_id)
+    lease = Lease(event.lease, event.node, event.at_ms, event.deadline_ms, left, runs, event.claim_id)
     topic.queue.hold(lease)
 
 
@@ -30,8 +31,8 @@ def acked(state: State, event: Acked, location: int) -> None:
     if topic is None or topic.queue is None:
         return
     queue = topic.queue
-    if event.at >= queue.next_at:
-        state.pass_time(topic, event.at)
+    if event.at_ms >= queue.next_change_ms:
+        state.pass_time(topic, event.at_ms)
     runs = event.runs
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
@@ -42,9 +43,9 @@ def acked(state: State, event: Acked, location: int) -> None:
         topic.count -= n
         state.jobs -= n
         topic.bury(lo, lo + n)
-    if queue.deliveries or queue.uniques_by_seq or queue.histories:
+    if queue.deliveries or queue.uniques_by_seq or queue.deliveries_ended:
         for seq in each(runs):
-            queue.forget_stories(seq)
+            queue.forget_details(seq)
     if topic.tags is not None:
         topic.tags.sweep(2 * count(runs))
     highest = runs[-2] + runs[-1] - 1
@@ -69,14 +70,15 @@ def released(state: State, event: Released, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
-    dues = iter(event.dues) if event.dues is not None else None
+    state.pass_time(topic, event.at_ms)
+    dues_ms = iter(event.dues_ms) if event.dues_ms is not None else None
     for seq in each(event.runs):
         lease = topic.queue.let_go(seq)
         assert lease is not None, "only held jobs are released"
-        story = Delivery(lease.number, lease.node, lease.since, event.at, event.cause, event.reason)
-        topic.queue.remember(seq, story)
-        topic.queue.wait(seq, next(dues) if dues is not None else event.due, now=event.at)
+        delivery = Delivery(lease.number, lease.node, lease.since_ms, event.at_ms, event.cause, event.reason)
+        topic.queue.record_delivery(seq, delivery)
+        due_ms = next(dues_ms) if dues_ms is not None else event.due_ms
+        topic.queue.make_ready_at(seq, due_ms, now_ms=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])
 
 
@@ -84,15 +86,15 @@ def extended(state: State, event: Extended, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
-    topic.queue.extend(event.runs, deadline=event.deadline)
+    state.pass_time(topic, event.at_ms)
+    topic.queue.extend(event.runs, deadline_ms=event.deadline_ms)
 
 
 def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None or topic.queue is None:
         return
-    state.pass_time(topic, event.at)
+    state.pass_time(topic, event.at_ms)
     jobs = count(event.runs)
     topic.queue.dead_lettered += jobs
     if event.action in ("move", "drop"):
@@ -101,8 +103,8 @@ def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
     for seq in each(event.runs):
         lease = topic.queue.let_go(seq)
         if lease is not None:
-            story = Delivery(lease.number, lease.node, lease.since, event.at, "dead", event.reason)
-            topic.queue.remember(seq, story)
+            delivery = Delivery(lease.number, lease.node, lease.since_ms, event.at_ms, "dead", event.reason)
+            topic.queue.record_delivery(seq, delivery)
         topic.queue.park(seq, event.reason)
     topic.queue.copies.update(copies_of(event))
 
@@ -118,7 +120,7 @@ def redriven(state: State, event: Redriven, location: int) -> None:
     topic = state.by_id.get(event.topic)
     if topic is None:
         return
-    state.pass_time(topic, event.at)
+    state.pass_time(topic, event.at_ms)
     if event.dest:
         remove(state, topic, event.runs, records=count(event.runs), size=event.bytes)
         return
@@ -127,5 +129,5 @@ def redriven(state: State, event: Redriven, location: int) -> None:
         topic.queue.unpark(seq)
         if event.reset_deliveries:
             topic.queue.deliveries.pop(seq, None)
-        topic.queue.wait(seq, 0, now=event.at)
+        topic.queue.make_ready_at(seq, 0, now_ms=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])

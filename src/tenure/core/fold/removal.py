@@ -1,4 +1,4 @@
-"""Records that are gone for good: off the books of their topic and of the broker."""
+"""Remove records from the counts of their topic and of the broker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["lighten", "remove"]
 
 
 def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: int) -> None:
-    """Records are gone for good, whoever held them."""
+    """Remove records for good, also those under a lease."""
     for lo, n in zip(runs[::2], runs[1::2], strict=True):
         if topic.queue is not None:
             topic.queue.forget_range(lo, lo + n)
         topic.bury(lo, lo + n)
-    if topic.queue is not None and not topic.queue.wall_delays:
+    if topic.queue is not None and not topic.queue.delays.by_wall:
         state.wall_queues.discard(topic.id)
     topic.count -= records
     if topic.queue is not None:
@@ -25,8 +25,8 @@ def remove(state: State, topic: Topic, runs: list[int], *, records: int, size: i
 
 
 def lighten(state: State, topic: Topic, size: int) -> None:
-    """Take ``size`` bytes off a topic. An empty one weighs nothing and none weighs less, although the weight of records
-    in a damaged frame is a guess.
+    """Take ``size`` bytes off a topic: all of them once it is empty, and never more than it has, because the weight of
+    records in a damaged frame is a guess.
     """
     size = min(size, topic.bytes) if topic.count else topic.bytes
     topic.bytes -= size

@@ -1,6 +1,6 @@
-"""How far each producer has come: per ``client_id`` the last ``client_seq`` and the seqs that its append got.
+"""Client marks: per ``client_id`` of a producer, its last ``client_seq`` and the seqs that this append got.
 
-A mark outlives the records it speaks of, so it is kept here and not derived from them. Marks lie in the order of their
+A mark outlives its records, so it is kept here and not derived from them. Marks lie in the order of their
 last advance; log time never runs backwards, so the idle ones are always at the front and expiry looks at nothing else.
 """
 
@@ -14,8 +14,10 @@ import msgspec
 
 from tenure.errors import Corrupt
 
-__all__ = ["MARK_KEPT_MS", "ClientMarks", "Mark"]
+__all__ = ["MARK_IDLE_MS", "MARK_KEPT_MS", "ClientMarks", "Mark"]
 
+MARK_IDLE_MS: Final = 7 * 24 * 3600 * 1000
+"""A client mark that was not advanced for this long is forgotten."""
 MARK_KEPT_MS: Final = 600_000
 """A mark advanced this recently never gives way to another client's: no producer repeats a call for so long."""
 
@@ -44,12 +46,12 @@ class ClientMarks:
         return len(self._rows)
 
     def get(self, client_id: str) -> Mark | None:
-        """Return the client's mark, or None if it has none; looking is not using and moves nothing."""
+        """Return the client's mark, or None if it has none; this does not count as an advance."""
         row = self._rows.get(client_id)
         return None if row is None else Mark(*_ROW.unpack(row))
 
     def advance(self, client_id: str, client_seq: int, *, first_seq: int, last_seq: int, at_ms: int) -> None:
-        """Note an append under ``client_seq``, which the caller has found to be above the mark."""
+        """Move the mark of a client to an append under ``client_seq``, which the caller has checked to be above it."""
         self._rows[client_id] = _ROW.pack(client_seq, first_seq, last_seq, at_ms)
         self._rows.move_to_end(client_id)
 

@@ -1,8 +1,8 @@
-"""Where a topic's frames lie, one piece per segment, in arrays rather than objects.
+"""The frame index of a topic: the location of its frames, one `SegmentIndex` per segment, in arrays not objects.
 
-A million single appends cost 24 bytes each here and nothing else. A piece goes with its segment, so no array is ever
-shifted. Most pieces of most topics are short: with many topics, each has a frame or two in a segment. So a piece starts
-as one packed row of bytes, and gets its arrays once it has more frames than that is good for.
+A million single appends cost 24 bytes each here and nothing else. The index of a segment goes with the segment, so no
+array is ever shifted. Most of them are short: with many topics, each has a frame or two in a segment. So one starts as
+a packed row of bytes, and gets its arrays once it has more frames than that is good for.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from struct import Struct
 from typing import Final, Self
 
 __all__ = [
-    "Piece",
-    "ShortPiece",
-    "Spot",
-    "WidePiece",
+    "FramePlace",
+    "SegmentIndex",
+    "ShortIndex",
+    "WideIndex",
     "add_frame",
     "cut",
     "find",
-    "make_piece",
+    "make_index",
+    "places",
     "replace_frames",
-    "spots",
 ]
 
-Spot = tuple[int, int, int, int]
-"""A frame: (first seq, location, bytes of its blobs, log time of its append)."""
+FramePlace = tuple[int, int, int, int]
+"""A frame and its place: (first seq, location, bytes of its blobs, log time of its append)."""
 
 _SHORT_MAX: Final = 4
-"""How many frames a piece has at most before it gets arrays."""
+"""How many frames the index of a segment has at most before it gets arrays."""
 _FRAME_BYTES: Final = 24
 _SEGMENT: Final = Struct("<I")
-#: By the number of frames: segment, then the columns as a wide piece has them.
+#: By the number of frames: segment, then the columns as a wide index has them.
 _LAYOUTS: Final = [Struct(f"<I{n}Q{n}I{n}I{n}Q") for n in range(_SHORT_MAX + 1)]
 
 
-class WidePiece:
+class WideIndex:
     """The frames of one topic in one segment, ascending by first seq.
 
     A frame answers for the seqs from its first one up to the next frame's; which of those are alive is not known here.
     """
 
-    __slots__ = ("firsts", "offsets", "segment", "sizes", "times")
+    __slots__ = ("firsts", "offsets", "segment", "sizes", "times_ms")
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class WidePiece:
         firsts: Sequence[int] = (),
         offsets: Sequence[int] = (),
         sizes: Sequence[int] = (),
-        times: Sequence[int] = (),
+        times_ms: Sequence[int] = (),
     ) -> None:
         self.segment = segment
         self.firsts = array("Q", firsts)
         self.offsets = array("I", offsets)
         self.sizes = array("I", sizes)
-        self.times = array("Q", times)
+        self.times_ms = array("Q", times_ms)
 
-    def spot(self, index: int) -> Spot:
-        """Frame ``index`` of this piece."""
+    def place(self, index: int) -> FramePlace:
+        """Return frame ``index`` of this segment."""
         location = self.segment << 32 | self.offsets[index]
-        return self.firsts[index], location, self.sizes[index], self.times[index]
+        return self.firsts[index], location, self.sizes[index], self.times_ms[index]
 
 
-class ShortPiece(bytes):
-    """A piece of a few frames in one bytes object, with the same columns to look at.
+class ShortIndex(bytes):
+    """The index of a few frames in one bytes object, with the same columns.
 
     It takes 80 bytes for its first frame and 24 for each other, where four arrays take 400.
     """
@@ -76,8 +76,8 @@ class ShortPiece(bytes):
     @classmethod
     def of(cls, segment: int, *columns: Sequence[int]) -> Self:
         """Pack the columns: firsts, offsets, sizes, times."""
-        firsts, offsets, sizes, times = columns
-        return cls(_LAYOUTS[len(firsts)].pack(segment, *firsts, *offsets, *sizes, *times))
+        firsts, offsets, sizes, times_ms = columns
+        return cls(_LAYOUTS[len(firsts)].pack(segment, *firsts, *offsets, *sizes, *times_ms))
 
     @property
     def segment(self) -> int:
@@ -96,102 +96,100 @@ class ShortPiece(bytes):
         return self._column(2)
 
     @property
-    def times(self) -> Sequence[int]:
+    def times_ms(self) -> Sequence[int]:
         return self._column(3)
 
     def _column(self, number: int) -> Sequence[int]:
         n = len(self) // _FRAME_BYTES
         return _LAYOUTS[n].unpack(self)[1 + number * n : 1 + (number + 1) * n]
 
-    def spot(self, index: int) -> Spot:
-        """Frame ``index`` of this piece."""
+    def place(self, index: int) -> FramePlace:
+        """Return frame ``index`` of this segment."""
         n = len(self) // _FRAME_BYTES
         segment, *columns = _LAYOUTS[n].unpack(self)
         first, offset, size, time_ms = columns[index::n]
         return first, segment << 32 | offset, size, time_ms
 
 
-Piece = ShortPiece | WidePiece
-"""The frames of one topic in one segment. Which of the two it is depends on their number alone."""
+SegmentIndex = ShortIndex | WideIndex
+"""The frames of one topic in one segment. Which of the two forms it has depends on their number alone."""
 
 
-def make_piece(segment: int, columns: Sequence[Sequence[int]]) -> Piece:
-    """Return the piece with these columns: firsts, offsets, sizes, times; they are not empty."""
-    return (ShortPiece.of if len(columns[0]) <= _SHORT_MAX else WidePiece)(segment, *columns)
+def make_index(segment: int, columns: Sequence[Sequence[int]]) -> SegmentIndex:
+    """Return the index with these columns: firsts, offsets, sizes, times; they are not empty."""
+    return (ShortIndex.of if len(columns[0]) <= _SHORT_MAX else WideIndex)(segment, *columns)
 
 
-def _columns(piece: Piece, start: int = 0, stop: int | None = None) -> list[Sequence[int]]:
-    return [column[start:stop] for column in (piece.firsts, piece.offsets, piece.sizes, piece.times)]
+def _columns(entry: SegmentIndex, start: int = 0, stop: int | None = None) -> list[Sequence[int]]:
+    return [column[start:stop] for column in (entry.firsts, entry.offsets, entry.sizes, entry.times_ms)]
 
 
-def add_frame(pieces: list[Piece], first_seq: int, location: int, size: int, time_ms: int) -> bool:
-    """Put a frame behind all others; True if that takes a new piece."""
-    piece = pieces[-1] if pieces else None
-    if piece is None or piece.segment != location >> 32:
-        pieces.append(ShortPiece.of(location >> 32, (first_seq,), (location & 0xFFFFFFFF,), (size,), (time_ms,)))
+def add_frame(entries: list[SegmentIndex], first_seq: int, location: int, size: int, time_ms: int) -> bool:
+    """Add a frame after all others; return True if it is the first of its segment."""
+    entry = entries[-1] if entries else None
+    if entry is None or entry.segment != location >> 32:
+        entries.append(ShortIndex.of(location >> 32, (first_seq,), (location & 0xFFFFFFFF,), (size,), (time_ms,)))
         return True
-    if isinstance(piece, WidePiece):
-        piece.firsts.append(first_seq)
-        piece.offsets.append(location & 0xFFFFFFFF)
-        piece.sizes.append(size)
-        piece.times.append(time_ms)
+    if isinstance(entry, WideIndex):
+        entry.firsts.append(first_seq)
+        entry.offsets.append(location & 0xFFFFFFFF)
+        entry.sizes.append(size)
+        entry.times_ms.append(time_ms)
         return False
-    columns = zip(_columns(piece), (first_seq, location & 0xFFFFFFFF, size, time_ms), strict=True)
-    pieces[-1] = make_piece(piece.segment, [[*column, value] for column, value in columns])
+    columns = zip(_columns(entry), (first_seq, location & 0xFFFFFFFF, size, time_ms), strict=True)
+    entries[-1] = make_index(entry.segment, [[*column, value] for column, value in columns])
     return False
 
 
-def replace_frames(pieces: list[Piece], lo: int, hi: int, frame: Spot) -> None:
-    """Put one frame in the place of all those whose first seq lies in ``[lo, hi)``; there may be none of them."""
-    at = cut(pieces, lo, hi)
-    behind = pieces[at:]
-    del pieces[at:]
-    add_frame(pieces, *frame)
-    pieces += behind
+def replace_frames(entries: list[SegmentIndex], lo: int, hi: int, frame: FramePlace) -> None:
+    """Replace all frames whose first seq lies in ``[lo, hi)``, or none, by one."""
+    at = cut(entries, lo, hi)
+    later = entries[at:]
+    del entries[at:]
+    add_frame(entries, *frame)
+    entries += later
 
 
-def cut(pieces: list[Piece], lo: int, hi: int) -> int:
-    """Take the frames out that start in ``[lo, hi)``; return the index of the first piece that lies wholly behind
-    them.
-    """
+def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
+    """Remove the frames that start in ``[lo, hi)``; return the place of the first segment wholly after them."""
     at = 0
-    while at < len(pieces) and pieces[at].firsts[0] < hi:
-        piece = pieces[at]
-        firsts = piece.firsts
+    while at < len(entries) and entries[at].firsts[0] < hi:
+        entry = entries[at]
+        firsts = entry.firsts
         start, stop = bisect_left(firsts, lo), bisect_left(firsts, hi)
         if stop > start or stop < len(firsts):
-            kept = [_columns(piece, 0, start), _columns(piece, stop)]
-            pieces[at : at + 1] = [make_piece(piece.segment, columns) for columns in kept if columns[0]]
+            kept = [_columns(entry, 0, start), _columns(entry, stop)]
+            entries[at : at + 1] = [make_index(entry.segment, columns) for columns in kept if columns[0]]
         at += start > 0
         if stop < len(firsts):
             break
     return at
 
 
-def find(pieces: list[Piece], seq: int) -> tuple[int, int]:
-    """The (piece, frame) indices that answer for ``seq``; the caller knows that it is alive."""
-    if len(pieces) == 1:
-        return 0, bisect_right(pieces[0].firsts, seq) - 1
-    at = len(pieces) - 1
-    while at > 0 and pieces[at].firsts[0] > seq:  # few pieces, and what is asked for is mostly at either end
+def find(entries: list[SegmentIndex], seq: int) -> tuple[int, int]:
+    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive."""
+    if len(entries) == 1:
+        return 0, bisect_right(entries[0].firsts, seq) - 1
+    at = len(entries) - 1
+    while at > 0 and entries[at].firsts[0] > seq:  # few segments, and what is asked for is mostly at either end
         at -= 1
         if at > 8:
-            at = max(bisect_right(pieces, seq, hi=at + 1, key=lambda piece: piece.firsts[0]) - 1, 0)
-    return at, bisect_right(pieces[at].firsts, seq) - 1
+            at = max(bisect_right(entries, seq, hi=at + 1, key=lambda entry: entry.firsts[0]) - 1, 0)
+    return at, bisect_right(entries[at].firsts, seq) - 1
 
 
-def spots(pieces: list[Piece], lo: int, hi: int) -> Iterator[Spot]:
-    """The frames that answer for seqs in ``[lo, hi)``, ascending."""
-    if not pieces or lo >= hi:
+def places(entries: list[SegmentIndex], lo: int, hi: int) -> Iterator[FramePlace]:
+    """Yield the frames that answer for seqs in ``[lo, hi)``, ascending."""
+    if not entries or lo >= hi:
         return
-    at, index = find(pieces, lo)
+    at, index = find(entries, lo)
     index = max(index, 0)
-    while at < len(pieces):
-        piece = pieces[at]
-        firsts = piece.firsts
+    while at < len(entries):
+        entry = entries[at]
+        firsts = entry.firsts
         while index < len(firsts):
             if firsts[index] >= hi:
                 return
-            yield piece.spot(index)
+            yield entry.place(index)
             index += 1
         at, index = at + 1, 0

@@ -1,4 +1,4 @@
-"""Which idempotency keys were used lately, and what they got: a window over log time, about 65 bytes a key.
+"""The window of idempotency keys: which keys were used lately, and the seqs they got; about 65 bytes a key.
 
 A million keys as Python objects would cost 300 MB, so a key is 44 bytes in a block of rows, in the order of arrival,
 and 8 bytes in an open-addressed table that leads to its row. Three decisions keep every step short:
@@ -7,7 +7,7 @@ and 8 bytes in an open-addressed table that leads to its row. Three decisions ke
 - Expiry moves the head past old rows and frees whole blocks; the tables are not touched. An entry that leads to a row
   no longer there is skipped, and swept out when its table is next rebuilt.
 - Where the window was changed, a row can expire before an older one: ``get`` looks at the row's own time, and a hand
-  that visits one block per ``expire`` frees such blocks behind the head.
+  that visits one block per ``expire`` frees such blocks after the head.
 
 Digests are all that is kept: 128 bits of the key, so that no two keys are ever taken for one, and 64 bits of the
 payload, to notice a key used twice for different things.
@@ -42,7 +42,7 @@ _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
 
 class KeyEntry(msgspec.Struct, frozen=True, gc=False):
-    """What the append under a key got, a digest of what it sent, and the log time until which that is remembered."""
+    """The seqs that the append under a key got, a digest of its payload, and the log time until which it is kept."""
 
     first_seq: int
     count: int
@@ -127,7 +127,7 @@ class KeyWindow:
         self._point(key, number)
 
     def expire(self, now_ms: int) -> int:
-        """Forget what has passed by this log time; return how many keys. Costs what it forgets, and a constant."""
+        """Forget the keys that have expired by this log time; return how many. Costs what it forgets."""
         before_count = self._count
         while self._head < self._next:
             block = self._blocks.get(self._head >> _BLOCK_SHIFT)
@@ -196,20 +196,20 @@ class KeyWindow:
         return slot
 
     def _holds(self, number: int, key: bytes) -> bool:
-        """Tell whether a row is still there and the key's."""
+        """Return whether a row is still there and belongs to the key."""
         block = self._blocks.get(number >> _BLOCK_SHIFT)
         if block is None or number < self._head:
             return False
         return block.rows.startswith(key, (number & _INDEX_MASK) * _ROW_BYTES)
 
     def _point(self, key: bytes, number: int, *, expected_count: int = 1) -> None:
-        """Let the key's slot lead to this row, in a table made for ``expected_count`` keys if it is not there yet."""
+        """Point the slot of a key at this row, in a table made for ``expected_count`` keys if it is not there yet."""
         bits = int.from_bytes(key[:8], "little")
         table = self._tables.get(bits % _TABLES_COUNT)
         if table is None:
             table = self._tables[bits % _TABLES_COUNT] = _make_table(expected_count)
         elif 4 * table[-1] > 3 * (len(table) - 2):
-            table = self._tables[bits % _TABLES_COUNT] = self._rebuilt(table)
+            table = self._tables[bits % _TABLES_COUNT] = self._rebuild(table)
         slot = self._slot(table, key, bits=bits)
         if entry := table[slot]:
             self._replace((entry & _NUMBER_MASK) - 1)
@@ -221,7 +221,7 @@ class KeyWindow:
         self._blocks[number >> _BLOCK_SHIFT].expires_ms[number & _INDEX_MASK] = 0
         self._count -= 1
 
-    def _rebuilt(self, table: array[int]) -> array[int]:
+    def _rebuild(self, table: array[int]) -> array[int]:
         """Return a table of what still leads to rows, half full at most, so that the next rebuild is far off."""
         blocks = self._blocks
         entries = [entry for entry in table[:-1] if (entry & _NUMBER_MASK) - 1 >> _BLOCK_SHIFT in blocks]
@@ -236,14 +236,14 @@ class KeyWindow:
         return rebuilt
 
     def _step_head(self) -> None:
-        """Pass the oldest row, or its whole block where the hand has freed it, and free a block that is passed."""
+        """Move the head past the oldest row, or past a block that the hand has freed; free a block that it leaves."""
         block_number = self._head >> _BLOCK_SHIFT
         self._head = self._head + 1 if block_number in self._blocks else (block_number + 1) << _BLOCK_SHIFT
         if self._head & _INDEX_MASK == 0:
             self._blocks.pop(block_number, None)
 
     def _move_hand(self, now_ms: int) -> None:
-        """Look at one full block behind the head's, and free it if all of it has passed."""
+        """Look at one full block after the head's, and free it if all of it has expired."""
         self._hand += 1
         if not self._head >> _BLOCK_SHIFT < self._hand < self._next >> _BLOCK_SHIFT:
             self._hand = self._head >> _BLOCK_SHIFT

@@ -1,16 +1,17 @@
-"""``invariants(state)``: what is true of a folded state at every moment, said as assertions.
+"""``invariants(state)``: assertions about a folded state that hold at every moment.
 
 Tests call it after every step, an operator's tool may call it on what a log folds to. It looks at everything and costs
-accordingly; nothing calls it on the way of a request.
+accordingly; no request runs it.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from tenure.core.state import queue as limits
-from tenure.core.state.frame_index import Piece
-from tenure.core.state.lease import Lease, weight_bytes
+from tenure.core.state import deliveries as limits
+from tenure.core.state.deliveries import weight_bytes
+from tenure.core.state.frame_index import SegmentIndex
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -70,21 +71,21 @@ def _check_topic(state: State, topic: Topic) -> None:
     assert topic.durable_seq <= head, f"durable_seq {topic.durable_seq} lies above the head {head}"
     assert topic.config.type == ("log" if topic.queue is None else "queue"), "its type and its state disagree"
     assert not (topic.implicit and topic.queue is not None), "a queue that no caller asked for"
-    _check_pieces(state, topic, live)
+    _check_frame_index(state, topic, live)
     if topic.queue is not None:
         _check_queue(state, topic, topic.queue, live)
 
 
-def _check_pieces(state: State, topic: Topic, live: list[int]) -> None:
-    pieces: list[Piece] = topic.pieces
-    assert all(piece.firsts for piece in pieces), "a piece holds no frame"
-    firsts = [first for piece in pieces for first in piece.firsts]
+def _check_frame_index(state: State, topic: Topic, live: list[int]) -> None:
+    entries: list[SegmentIndex] = topic.frame_index
+    assert all(entry.firsts for entry in entries), "the index of a segment holds no frame"
+    firsts = [first for entry in entries for first in entry.firsts]
     assert all(a < b for a, b in pairwise(firsts)), f"frames are not ascending by seq: {firsts}"
-    times = [time for piece in pieces for time in piece.times]
-    assert all(a <= b for a, b in pairwise(times)), f"frames are not ascending by time: {times}"
+    times_ms = [time_ms for entry in entries for time_ms in entry.times_ms]
+    assert all(a <= b for a, b in pairwise(times_ms)), f"frames are not ascending by time: {times_ms}"
     assert not firsts or firsts[-1] <= topic.head_seq, "a frame starts above the head"
     assert not live or (firsts and firsts[0] <= live[0]), f"no frame answers for seq {live[:1]}"
-    for segment in {topic.base, *(piece.segment for piece in pieces)}:
+    for segment in {topic.base, *(entry.segment for entry in entries)}:
         assert topic.id in state.holders.get(segment, ()), f"segment {segment} does not know that it is needed"
 
 
@@ -106,10 +107,10 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     assert not early, f"jobs {sorted(early)} were claimed, but lie at or above the cursor {queue.cursor}"
     assert queue.cursor <= topic.head_seq + 1, f"the cursor {queue.cursor} lies above the head {topic.head_seq}"
     assert topic.is_dead(queue.acked_max), f"seq {queue.acked_max} was acked and is alive"
-    for name, known in (("deliveries", queue.deliveries), ("histories", queue.histories)):
+    for name, known in (("deliveries", queue.deliveries), ("deliveries_ended", queue.deliveries_ended)):
         assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
     assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
-    _check_histories(queue)
+    _check_deliveries_ended(queue)
     assert queue.copies.keys() <= queue.parked.keys(), "a job that is not parked has a copy among the dead letters"
     assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
     assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
@@ -117,13 +118,15 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     _check_waiting(state, topic, queue)
 
 
-def _check_histories(queue: Queue) -> None:
-    stories = list(queue.histories.values())
-    assert len(stories) <= limits.HISTORIES_KEPT, "more stories are kept than may be"
-    assert all(1 <= len(story) <= limits.DELIVERIES_KEPT for story in stories), "a story has no fit length"
-    weight = sum(map(weight_bytes, stories))
-    assert queue.histories_bytes == weight, f"stories weigh {weight}, {queue.histories_bytes} are counted"
-    assert weight <= limits.HISTORIES_BYTES or len(stories) == 1, "the stories weigh more than they may"
+def _check_deliveries_ended(queue: Queue) -> None:
+    rows = list(queue.deliveries_ended.values())
+    assert len(rows) <= limits.ENDED_JOBS_MAX, "too many jobs keep their failed deliveries"
+    assert all(1 <= len(row) <= limits.ENDED_PER_JOB_MAX for row in rows), "a job keeps none or too many deliveries"
+    weight = sum(map(weight_bytes, rows))
+    assert queue.deliveries_ended.size_bytes == weight, (
+        f"{queue.deliveries_ended.size_bytes} bytes are counted of {weight}"
+    )
+    assert weight <= limits.ENDED_BYTES_MAX or len(rows) == 1, "failed deliveries weigh more than they may"
 
 
 def _check_leases(queue: Queue) -> None:
@@ -141,9 +144,10 @@ def _check_leases(queue: Queue) -> None:
         assert first.left + first.apart, f"lease {number:#x} is over and still known"
     claims = {first.claim_id: number for number, first in queue.leases.items() if first.claim_id is not None}
     assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
-    assert sorted(queue.deadlines) == sorted(queue.watched), "deadlines and what is watched under them differ"
-    watches = sum(map(len, queue.watched.values()))
-    assert queue.watches == watches, f"{queue.watches} watches are counted, there are {watches}"
+    index = queue.leases_by_deadline
+    assert sorted(index.deadlines_ms) == sorted(index.parts), "deadlines and the parts by deadline differ"
+    entries = sum(map(len, index.parts.values()))
+    assert index.count == entries, f"{index.count} deadlines are counted of {entries}"
 
 
 def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
@@ -152,22 +156,28 @@ def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
     assert part.left == len(seqs), f"lease {number:#x} counts {part.left} jobs and holds {sorted(seqs)}"
     assert set(seqs) <= set(each(part.runs)) <= set(each(first.runs)), f"lease {number:#x} holds more than its runs"
     assert part.node == first.node, f"parts of lease {number:#x} do not fit together"
-    assert part.queued <= part.deadline, f"lease {number:#x} is watched too late"
-    assert part in queue.watched.get(part.queued, ()), f"nothing watches for the end of lease {number:#x}"
+    assert part.indexed_ms <= part.deadline_ms, f"lease {number:#x} is indexed too late"
+    assert part in queue.leases_by_deadline.parts.get(part.indexed_ms, ()), (
+        f"the deadline of lease {number:#x} is not indexed"
+    )
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
-    for heap in (queue.deadlines, queue.delays, queue.wall_delays):
+    delays, deadlines_ms = queue.delays, queue.leases_by_deadline.deadlines_ms
+    for heap in (deadlines_ms, delays.by_log, delays.by_wall):
         assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
-    entries = [entry & _LOW for entry in (*queue.delays, *queue.wall_delays) if entry & _LOW in queue.delayed]
+    assert queue.delayed is delays.jobs, "delayed is not the set of delays"
+    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall) if entry & _LOW in queue.delayed]
     assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
-    stale = len(queue.delays) + len(queue.wall_delays) - len(entries)
-    assert queue.stale_delays == stale, f"{queue.stale_delays} entries of delays are counted as stale, {stale} are"
-    waits = bool(queue.wall_delays)
-    assert waits == (topic.id in state.wall_queues), "nobody knows whether it waits for the wall clock"
-    first = min(
-        min((deadline + 1 for deadline in queue.deadlines), default=NEVER),
-        min((entry >> 64 for entry in queue.delays), default=NEVER),
-        min(((entry >> 64) - state.wall_offset_ms for entry in queue.wall_delays), default=NEVER),
+    stale = len(delays.by_log) + len(delays.by_wall) - len(entries)
+    assert delays.stale == stale, f"{delays.stale} entries of delays are counted as stale, {stale} are"
+    waits = bool(delays.by_wall)
+    assert waits == (topic.id in state.wall_queues), "wall_queues does not say whether it waits for the wall clock"
+    first_ms = min(
+        min((deadline_ms + 1 for deadline_ms in deadlines_ms), default=NEVER),
+        min((entry >> 64 for entry in delays.by_log), default=NEVER),
+        min(((entry >> 64) - state.wall_offset_ms for entry in delays.by_wall), default=NEVER),
     )
-    assert queue.next_at <= first, f"something ends at {first}, but nothing is planned before {queue.next_at}"
+    assert queue.next_change_ms <= first_ms, (
+        f"something ends at {first_ms}, but nothing is planned before {queue.next_change_ms}"
+    )

@@ -1,16 +1,12 @@
-"""A lease and its parts, and what is told of one that ended."""
+"""A lease and its parts, and the report of one that ran out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Delivery", "Ended", "Lease", "weight_bytes"]
-
-_DELIVERY_BYTES: Final = 256
-"""What a delivery weighs besides its node and its reason."""
+__all__ = ["Ended", "Lease"]
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
@@ -20,46 +16,25 @@ class Lease(msgspec.Struct, gc=False, eq=False):
     is the part that the claim started as. That one stays in ``Queue.leases`` until the last part has ended, even when
     it holds nothing itself; its ``runs`` cover the whole claim, and ``apart`` counts the jobs of all split-off parts.
     It does not refer to them: the garbage collector does not track leases, so they may not form a cycle.
-    ``queued`` is the deadline under which the part is watched, and 0 before it is.
+    ``indexed_ms`` is the deadline under which `LeasesByDeadline` has the part, and 0 before it does.
     """
 
     number: int
     node: str
-    since: int
-    deadline: int
+    since_ms: int
+    deadline_ms: int
     left: int
     runs: list[int]
     claim_id: str | None = None
     first: Lease | None = None
     apart: int = 0
-    queued: int = 0
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A delivery that ended without an ack; ``end`` is expired, nack or disconnect."""
-
-    lease: int
-    node: str
-    since: int
-    until: int
-    end: str
-    reason: str | None = None
+    indexed_ms: int = 0
 
 
 class Ended(NamedTuple):
-    """A lease that ran out, for whoever follows the queue's life."""
+    """A lease that ran out: what event streams and worker streams report."""
 
     lease: int
     node: str
-    deadline: int
+    deadline_ms: int
     runs: list[int]
-
-
-def weight_bytes(story: Sequence[Delivery]) -> int:
-    """Return about how much memory these deliveries take."""
-    weight = _DELIVERY_BYTES * len(story)
-    for delivery in story:
-        weight += len(delivery.node)
-        if delivery.reason is not None:
-            weight += len(delivery.reason)
-    return weight

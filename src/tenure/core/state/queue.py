@@ -1,43 +1,26 @@
-"""Who holds what: the folded state of a queue, and the passing of time on it.
+"""The folded state of a queue: leases, jobs to reclaim, delays, parked jobs; and the passing of time on it.
 
 Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, ``delayed``
 or ``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline lies before the time it is
-given, and it is called with the time of every event that is folded, so a replay ends the same leases.
+given. It is called with the time of every event that is folded, so a replay ends the same leases.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from heapq import heappop, heappush
 from typing import Final
 
 from pyroaring import BitMap64
 
 from tenure.contract.config import Backoff
 from tenure.core.backoff import delay_ms
-from tenure.core.state.lease import Delivery, Ended, Lease, weight_bytes
+from tenure.core.state.deadlines import LeasesByDeadline
+from tenure.core.state.delays import NEVER, Delays
+from tenure.core.state.deliveries import Delivery, EndedDeliveries
+from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.ranges import each, to_runs
 
-__all__ = [
-    "DELIVERIES_KEPT",
-    "HISTORIES_BYTES",
-    "HISTORIES_KEPT",
-    "IDLE",
-    "NEVER",
-    "Queue",
-]
-
-NEVER: Final = 1 << 62
-HISTORIES_KEPT: Final = 10_000
-"""How many jobs of a queue keep the story of their failed deliveries; the oldest stories go first."""
-HISTORIES_BYTES: Final = 16 * 1024 * 1024
-"""How much the stories of a queue weigh at most; the oldest go first."""
-DELIVERIES_KEPT: Final = 32
-"""How many deliveries of one job are kept."""
-_LOW: Final = (1 << 64) - 1
-_STALE_MIN: Final = 1_000
-"""How many entries that mean nothing any more may be kept even where they outnumber the living."""
+__all__ = ["IDLE", "NEVER", "Queue"]
 
 
 class Queue:
@@ -45,12 +28,10 @@ class Queue:
 
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``redelivered_max`` is the highest seq that was appended
-    with a count from an earlier life. ``next_at`` is the earliest log time at which time alone changes anything.
-    ``parts`` counts the parts of leases that hold a job. ``watched`` holds parts by the deadline they are watched
-    under, ``watches`` counts them, ended ones included. ``delays`` and ``wall_delays`` are heaps of ``due << 64 | seq``
-    in log and wall time; ``stale_delays`` counts their entries for jobs that are not delayed any more.
-    ``histories_bytes`` is what ``histories`` weighs. ``copies`` names the dead letter of a parked job that has one, as
-    ``topic id << 64 | seq``.
+    with a delivery count carried over from another queue. ``next_change_ms`` is the earliest log time at which time
+    alone changes anything. ``leases`` has the part that each claim started as, by number, ``in_flight`` the part that
+    holds a job, ``parts`` the number of parts that hold one. ``delayed`` is ``delays.jobs``, within reach of a claim.
+    ``copies`` names the dead letter of a parked job that has one, as ``topic id << 64 | seq``.
     """
 
     __slots__ = (
@@ -59,26 +40,21 @@ class Queue:
         "copies",
         "cursor",
         "dead_lettered",
-        "deadlines",
         "delayed",
         "delays",
         "deliveries",
+        "deliveries_ended",
         "expired",
-        "histories",
-        "histories_bytes",
         "in_flight",
         "leases",
-        "next_at",
+        "leases_by_deadline",
+        "next_change_ms",
         "parked",
         "parts",
         "reclaim",
         "redelivered_max",
-        "stale_delays",
         "uniques",
         "uniques_by_seq",
-        "wall_delays",
-        "watched",
-        "watches",
     )
 
     def __init__(self) -> None:
@@ -87,31 +63,26 @@ class Queue:
         self.dead_lettered = 0
         self.expired = 0
         self.redelivered_max = 0
-        self.next_at = NEVER
+        self.next_change_ms = NEVER
         self.leases: dict[int, Lease] = {}
         self.in_flight: dict[int, Lease] = {}
         self.parts = 0
-        self.deadlines: list[int] = []
-        self.watched: dict[int, list[Lease]] = {}
-        self.watches = 0
+        self.leases_by_deadline = LeasesByDeadline()
+        self.claims: dict[str, int] = {}
         self.reclaim = BitMap64()
-        self.delayed = BitMap64()
-        self.delays: list[int] = []
-        self.wall_delays: list[int] = []
-        self.stale_delays = 0
+        self.delays = Delays()
+        self.delayed = self.delays.jobs
         self.deliveries: dict[int, int] = {}
+        self.deliveries_ended = EndedDeliveries()
         self.parked: dict[int, str] = {}
         self.copies: dict[int, int] = {}
-        self.histories: OrderedDict[int, list[Delivery]] = OrderedDict()
-        self.histories_bytes = 0
-        self.claims: dict[str, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
 
     # Holding
 
     def hold(self, lease: Lease) -> None:
-        """Put a lease's jobs in flight; they leave wherever they waited, and count one delivery more."""
+        """Put the jobs of a lease in flight: they leave the reclaim set, and count one delivery more."""
         in_flight, runs = self.in_flight, lease.runs
         if runs[0] < self.cursor or runs[0] <= self.redelivered_max:
             self._count_again(runs)
@@ -127,44 +98,18 @@ class Queue:
         if lease.claim_id is not None:
             self.claims[lease.claim_id] = lease.number
         self.parts += 1
-        self._watch(lease)
+        self.leases_by_deadline.add(lease, self.parts)
+        if lease.deadline_ms < self.next_change_ms:
+            self.next_change_ms = lease.deadline_ms + 1
 
     def _count_again(self, runs: list[int]) -> None:
-        """Jobs with a past: they leave the reclaim set, and their count goes up where they had one."""
+        """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
         deliveries, known = self.deliveries, max(self.cursor, self.redelivered_max + 1)
         for i in range(0, len(runs), 2):
             for seq in range(runs[i], min(runs[i] + runs[i + 1], known)):
                 self.reclaim.discard(seq)
                 if seq in deliveries:
                     deliveries[seq] += 1
-
-    def _watch(self, lease: Lease) -> None:
-        deadline = lease.queued = lease.deadline
-        watched = self.watched.get(deadline)
-        if watched is None:
-            self.watched[deadline] = [lease]
-            heappush(self.deadlines, deadline)
-            if deadline < self.next_at:
-                self.next_at = deadline + 1
-        else:
-            watched.append(lease)
-        self.watches += 1
-        if self.watches > _STALE_MIN and self.watches > 2 * self.parts + _STALE_MIN:
-            self._forget_ended()
-
-    def _forget_ended(self) -> None:
-        """Stop watching parts that ended early, or that are watched under another deadline by now.
-
-        It runs once they outnumber the living, so that a watch costs the same however many there are.
-        """
-        for deadline, watched in list(self.watched.items()):
-            living = dict.fromkeys([part for part in watched if part.left and part.queued == deadline])
-            self.watches -= len(watched) - len(living)
-            if living:
-                self.watched[deadline] = list(living)
-            else:
-                del self.watched[deadline]
-        self.deadlines = sorted(self.watched)
 
     def held(self, number: int) -> list[int]:
         """Return the seqs still held under a lease number, ascending."""
@@ -180,7 +125,7 @@ class Queue:
         return (seq for seq in each(first.runs) if (part := in_flight.get(seq)) is not None and part.number == number)
 
     def _each_of(self, part: Lease) -> Iterator[int]:
-        """Return the seqs that one part holds, ascending; most parts that are split off hold one run, and all of it."""
+        """Return the seqs that one part holds, ascending; most split-off parts hold one whole run."""
         in_flight, runs = self.in_flight, part.runs
         if len(runs) == 2 and runs[1] == part.left:
             return iter(range(runs[0], runs[0] + runs[1]))
@@ -191,10 +136,12 @@ class Queue:
         first = self.leases.get(number)
         return 0 if first is None else first.left + first.apart
 
-    def deadline(self, number: int) -> int:
+    def deadline_ms(self, number: int) -> int:
         """Return the earliest deadline among the jobs held under the number of a lease that is not over."""
         first = self.leases[number]
-        return min(self.in_flight[seq].deadline for seq in self.each_held(number)) if first.apart else first.deadline
+        return (
+            min(self.in_flight[seq].deadline_ms for seq in self.each_held(number)) if first.apart else first.deadline_ms
+        )
 
     def let_go(self, seq: int) -> Lease | None:
         """Take one job out of its lease; a lease with nothing left is over."""
@@ -204,8 +151,9 @@ class Queue:
         return lease
 
     def reduce(self, part: Lease, count: int) -> None:
-        """Count off jobs that a part does not hold any more; with its last job it ends, and with its last part a lease
-        is over.
+        """Count off jobs that a part does not hold any more.
+
+        A part ends with its last job, and a lease with its last part.
         """
         part.left -= count
         first = part.first
@@ -222,7 +170,7 @@ class Queue:
         if first.claim_id is not None and self.claims.get(first.claim_id) == first.number:
             del self.claims[first.claim_id]
 
-    def extend(self, runs: list[int], *, deadline: int) -> None:
+    def extend(self, runs: list[int], *, deadline_ms: int) -> None:
         """Give held jobs a new deadline; a lease extended in part is split, under the same number."""
         groups: dict[Lease, list[int]] = {}
         for seq in each(runs):
@@ -231,118 +179,71 @@ class Queue:
                 groups.setdefault(part, []).append(seq)
         for part, seqs in groups.items():
             if len(seqs) < part.left:
-                self._split(part, seqs, deadline=deadline)
+                self._split(part, seqs, deadline_ms=deadline_ms)
                 continue
-            part.deadline = deadline
-            if deadline < part.queued:
-                self._watch(part)
+            part.deadline_ms = deadline_ms
+            if deadline_ms < part.indexed_ms:
+                self._index(part)
 
-    def _split(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+    def _split(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
         """Give some jobs of a part a deadline of their own.
 
         The smaller side becomes the new part. So a job moves at most as often as its lease can be halved, and all that
         is ever looked through for the parts of one lease stays in proportion to the jobs that it started with.
         """
         if 2 * len(seqs) <= part.left:
-            self._split_off(part, seqs, deadline=deadline)
+            self._split_off(part, seqs, deadline_ms=deadline_ms)
             return
         extended = set(seqs)
-        rest, rest_deadline = [seq for seq in self._each_of(part) if seq not in extended], part.deadline
-        part.deadline = deadline
-        if deadline < part.queued:
-            self._watch(part)
-        self._split_off(part, rest, deadline=rest_deadline)
+        rest, rest_deadline_ms = [seq for seq in self._each_of(part) if seq not in extended], part.deadline_ms
+        part.deadline_ms = deadline_ms
+        if deadline_ms < part.indexed_ms:
+            self._index(part)
+        self._split_off(part, rest, deadline_ms=rest_deadline_ms)
 
-    def _split_off(self, part: Lease, seqs: list[int], *, deadline: int) -> None:
+    def _split_off(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
         first = part if part.first is None else part.first
-        new = Lease(part.number, part.node, part.since, deadline, len(seqs), to_runs(seqs), None, first)
+        new = Lease(part.number, part.node, part.since_ms, deadline_ms, len(seqs), to_runs(seqs), None, first)
         part.left -= len(seqs)
         if first is part:
             first.apart += len(seqs)
         self.in_flight.update(dict.fromkeys(seqs, new))
         self.parts += 1
-        self._watch(new)
+        self._index(new)
+
+    def _index(self, part: Lease) -> None:
+        """Index a part under its deadline, and plan for it."""
+        self.leases_by_deadline.add(part, self.parts)
+        self.next_change_ms = min(self.next_change_ms, part.deadline_ms + 1)
 
     # Waiting
 
-    def wait(self, seq: int, due: int, *, now: int) -> None:
-        """Make a job claimable at log time ``due``: at once when that is not ahead."""
-        if due <= now:
+    def make_ready_at(self, seq: int, due_ms: int, *, now_ms: int) -> None:
+        """Make a job claimable at log time ``due_ms``: at once when that is not ahead."""
+        if due_ms <= now_ms:
             if seq < self.cursor:
                 self.reclaim.add(seq)
             return
-        self.delayed.add(seq)
-        heappush(self.delays, due << 64 | seq)
-        if due < self.next_at:
-            self.next_at = due
+        self.delays.add(seq, due_ms)
+        if due_ms < self.next_change_ms:
+            self.next_change_ms = due_ms
 
-    def wait_for_wall(self, seq: int, due: int) -> None:
-        """Make a job claimable at wall time ``due``; the caller plans again."""
-        self.delayed.add(seq)
-        heappush(self.wall_delays, due << 64 | seq)
-
-    def _end_delays(self, lo: int, hi: int) -> None:
-        """Note that the jobs of ``[lo, hi)`` are not delayed any more.
-
-        Their entries go once they outnumber the others, so that each costs the same, and at once where no others are.
-        """
-        ended = self.delayed.range_cardinality(lo, hi) if self.delayed else 0
-        if not ended:
-            return
-        self.delayed.remove_range(lo, hi)
-        self.stale_delays += ended
-        living = len(self.delays) + len(self.wall_delays) - self.stale_delays
-        if self.stale_delays > living and (self.stale_delays > _STALE_MIN or not living):
-            self.delays = sorted(entry for entry in self.delays if entry & _LOW in self.delayed)
-            self.wall_delays = sorted(entry for entry in self.wall_delays if entry & _LOW in self.delayed)
-            self.stale_delays = 0
-
-    def remember(self, seq: int, delivery: Delivery) -> None:
-        """Keep the story of a delivery that failed, and count it for the next one."""
+    def record_delivery(self, seq: int, delivery: Delivery) -> None:
+        """Record a delivery that ended without an ack, and count it for the next one."""
         self.deliveries.setdefault(seq, 1)
-        story = self.histories.get(seq)
-        if story is None:
-            self.histories[seq] = story = [delivery]
-        else:
-            self.histories.move_to_end(seq)
-            story.append(delivery)
-        self.histories_bytes += weight_bytes((delivery,))
-        if len(story) > DELIVERIES_KEPT:
-            self.histories_bytes -= weight_bytes((story.pop(0),))
-        if len(self.histories) > HISTORIES_KEPT or self.histories_bytes > HISTORIES_BYTES:
-            self._forget_oldest_stories()
-
-    def last_reason(self, seq: int) -> str | None:
-        """Return the last reason that a failed delivery of this job was given back with, or None."""
-        story = self.histories.get(seq, ())
-        return next((delivery.reason for delivery in reversed(story) if delivery.reason is not None), None)
-
-    def restore_histories(self, histories: list[tuple[int, list[Delivery]]]) -> None:
-        """Take in stories that were written out, the oldest first."""
-        self.histories = OrderedDict(histories)
-        self.histories_bytes = sum(weight_bytes(story) for _, story in histories)
-        self._forget_oldest_stories()
-
-    def _forget_oldest_stories(self) -> None:
-        while len(self.histories) > HISTORIES_KEPT or (
-            self.histories_bytes > HISTORIES_BYTES and len(self.histories) > 1
-        ):
-            _, story = self.histories.popitem(last=False)
-            self.histories_bytes -= weight_bytes(story)
+        self.deliveries_ended.add(seq, delivery)
 
     def forget(self, seq: int) -> None:
         """Drop everything known of a job that is gone."""
         self.let_go(seq)
         self.reclaim.discard(seq)
-        self._end_delays(seq, seq + 1)
-        self.forget_stories(seq)
+        self.delays.end(seq, seq + 1)
+        self.forget_details(seq)
 
-    def forget_stories(self, seq: int) -> None:
-        """Drop what is known of a job beyond where it waits."""
+    def forget_details(self, seq: int) -> None:
+        """Drop the delivery count, ended deliveries, parking and unique key of a job."""
         self.deliveries.pop(seq, None)
-        story = self.histories.pop(seq, None)
-        if story is not None:
-            self.histories_bytes -= weight_bytes(story)
+        self.deliveries_ended.forget(seq)
         self.parked.pop(seq, None)
         self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
@@ -350,21 +251,21 @@ class Queue:
             del self.uniques[key]
 
     def park(self, seq: int, reason: str) -> None:
-        """Take a job out of circulation until somebody redrives it."""
+        """Park a job: it cannot be claimed until it is redriven."""
         self.reclaim.discard(seq)
-        self._end_delays(seq, seq + 1)
+        self.delays.end(seq, seq + 1)
         self.parked[seq] = reason
 
     def unpark(self, seq: int) -> None:
-        """Put a parked job back into circulation; the caller says when it can be claimed."""
+        """Put a parked job back into circulation; the caller makes it ready."""
         del self.parked[seq]
         self.copies.pop(seq, None)
 
     def forget_range(self, lo: int, hi: int) -> None:
-        """``forget`` for every seq in ``[lo, hi)``, at the cost of what is known of them."""
+        """Forget every seq in ``[lo, hi)``, at the cost of what is known of them."""
         self.reclaim.remove_range(lo, hi)
-        self._end_delays(lo, hi)
-        for known in (self.in_flight, self.deliveries, self.histories, self.parked, self.uniques_by_seq):
+        self.delays.end(lo, hi)
+        for known in (self.in_flight, self.deliveries, self.deliveries_ended, self.parked, self.uniques_by_seq):
             if not known:
                 continue
             if hi - lo < len(known):
@@ -377,56 +278,43 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
     ) -> int:
-        """Let log time reach ``now``; returns the lowest seq that came back from a lease, or NEVER.
+        """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
-        A lease ends once ``now`` is past its deadline, a delay once ``now`` has reached it. Asking twice changes
+        A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
         nothing.
         """
         lowest = NEVER
-        while self.deadlines and self.deadlines[0] < now:
-            lowest = min(lowest, self._meet_deadline(heappop(self.deadlines), backoff, ended, now))
-        while self.delays and self.delays[0] >> 64 <= now:
-            self._come_due(heappop(self.delays) & _LOW)
-        while self.wall_delays and self.wall_delays[0] >> 64 <= now + wall_offset_ms:
-            self._come_due(heappop(self.wall_delays) & _LOW)
+        while self.leases_by_deadline.deadlines_ms and self.leases_by_deadline.deadlines_ms[0] < now_ms:
+            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
+            if seq < self.cursor:  # above the cursor it is simply fresh again
+                self.reclaim.add(seq)
         self.plan(wall_offset_ms)
         return lowest
 
     def plan(self, wall_offset_ms: int) -> None:
-        """Set ``next_at`` from what waits."""
-        self.next_at = min(
-            self.deadlines[0] + 1 if self.deadlines else NEVER,
-            self.delays[0] >> 64 if self.delays else NEVER,
-            (self.wall_delays[0] >> 64) - wall_offset_ms if self.wall_delays else NEVER,
-        )
+        """Set ``next_change_ms`` from the leases and the delays."""
+        deadlines_ms = self.leases_by_deadline.deadlines_ms
+        next_deadline_ms = deadlines_ms[0] + 1 if deadlines_ms else NEVER
+        self.next_change_ms = min(next_deadline_ms, self.delays.next_ms(wall_offset_ms))
 
-    def _come_due(self, seq: int) -> None:
-        if seq not in self.delayed:
-            self.stale_delays -= 1
-        else:
-            self.delayed.remove(seq)
-            if seq < self.cursor:  # above the cursor it is simply fresh again
-                self.reclaim.add(seq)
+    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
+        """End the parts indexed under the earliest deadline, which has passed, or index those again that were extended.
 
-    def _meet_deadline(self, deadline: int, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
-        """End the parts that are watched under a deadline that came up, or watch them again where they were extended.
-
-        An extended one is watched again even if it ran out too, so that leases always end in the order of their
-        deadlines, those of one deadline in the order they were given.
+        An extended part is indexed again even if it ran out too, so that leases always end in the order of their
+        deadlines, those of one deadline in the order they were given. Return the lowest seq that came back, or NEVER.
         """
         lowest = NEVER
-        watched = self.watched.pop(deadline)
-        self.watches -= len(watched)
-        ending = [part for part in watched if part.left and part.queued == deadline]
+        deadline_ms, ending = self.leases_by_deadline.pop()
         if len(ending) > 1:
             ending = sorted(dict.fromkeys(ending), key=self._rank)
         for part in ending:
-            if part.deadline > deadline:
-                self._watch(part)
+            if part.deadline_ms > deadline_ms:
+                self._index(part)
             else:
-                lowest = min(lowest, self._expire(part, backoff, ended, now))
+                lowest = min(lowest, self._expire(part, backoff, ended, now_ms))
         return lowest
 
     def _rank(self, part: Lease) -> tuple[int, int]:
@@ -435,26 +323,26 @@ class Queue:
             return part.number, 0
         return part.number, next(self._each_of(part))
 
-    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now: int) -> int:
+    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
         seqs, in_flight = list(self._each_of(part)), self.in_flight
-        story = Delivery(part.number, part.node, part.since, part.deadline, "expired")
+        delivery = Delivery(part.number, part.node, part.since_ms, part.deadline_ms, "expired")
         for seq in seqs:
             del in_flight[seq]
-            self.remember(seq, story)
+            self.record_delivery(seq, delivery)
             if backoff is None:
                 self.reclaim.add(seq)
             else:
-                due = part.deadline + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
-                self.wait(seq, due, now=now)
+                due_ms = part.deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
+                self.make_ready_at(seq, due_ms, now_ms=now_ms)
         self.reduce(part, part.left)
         self.expired += len(seqs)
         if ended is not None:
-            ended.append(Ended(part.number, part.node, part.deadline, to_runs(seqs)))
+            ended.append(Ended(part.number, part.node, part.deadline_ms, to_runs(seqs)))
         return seqs[0]
 
 
 IDLE: Final = Queue()
-"""What every queue that never held a job has in common.
+"""The shared state of every queue that never held a job.
 
-Nothing changes it: the first append gives its topic one of its own.
+Nothing changes it: the first append gives its topic a Queue of its own.
 """

@@ -98,7 +98,7 @@ def _first_present(bitmap: BitMap64, start: int, stop: int) -> int:
 
 
 def _is_contiguous(ordered: list[int]) -> bool:
-    """Tell whether a sorted, non-empty list is ``first, first + 1, ...`` without a Python step per element.
+    """Return whether a sorted, non-empty list is ``first, first + 1, ...``, without a Python step per element.
 
     The last byte of each element must count up by one. Then no step is 0, every step of a sorted list is at least
     1, and as the steps add up to len - 1 each of them is exactly 1. This takes half the time of building the

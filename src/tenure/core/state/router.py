@@ -1,4 +1,4 @@
-"""A router copies what is appended to one topic into another, from a cursor that the log keeps."""
+"""Routers: each copies what is appended to one topic into another, from a cursor that the log keeps."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Router(msgspec.Struct, kw_only=True):
     missed: int = 0
 
     def within(self, reaches: Callable[[str], bool]) -> bool:
-        """Whether a caller reaches the router: its name and both its ends."""
+        """Return whether a caller reaches the router: its name and both its ends."""
         return reaches(self.name) and reaches(self.source) and reaches(self.dest)
 
     @property
     def match(self) -> Match | None:
-        """What the filter lets through, or None for everything."""
+        """Return the condition that the filter sets, or None where it lets everything through."""
         return None if self.filter is None else parse_match(self.filter)
 
 
 def find_cycle(routers: Iterable[Router], *, source: str, dest: str) -> list[str] | None:
-    """The topics a record would go round through if ``source → dest`` were added, or None."""
+    """Return the cycle of topics that adding ``source → dest`` would close, or None."""
     onward: dict[str, list[str]] = {}
     for router in routers:
         onward.setdefault(router.source, []).append(router.dest)

@@ -1,6 +1,6 @@
-"""State written out and read back: what a rewritten base and a checkpoint are made of.
+"""Snapshots: state written out and read back, for the rewritten base of a topic and for checkpoints.
 
-The form is canonical: two states that behave alike write the same bytes, whatever road led to them. So a test that
+The form is canonical: two states that behave alike write the same bytes, whichever events led to them. So a test that
 replays a log in another way compares two byte strings and needs no second notion of equality.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from heapq import heapify
 from itertools import groupby
 from operator import itemgetter
 
@@ -17,9 +16,10 @@ from pyroaring import BitMap64
 
 from tenure.contract.config import TopicConfig, shared
 from tenure.core.state.client_marks import ClientMarks
-from tenure.core.state.frame_index import Piece, make_piece
+from tenure.core.state.deliveries import Delivery, EndedDeliveries
+from tenure.core.state.frame_index import SegmentIndex, make_index
 from tenure.core.state.idempotency import KeyWindow
-from tenure.core.state.lease import Delivery, Lease
+from tenure.core.state.lease import Lease
 from tenure.core.state.queue import IDLE, Queue
 from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.router import Router
@@ -31,10 +31,10 @@ __all__ = ["dump_checkpoint", "dump_state", "dump_topic", "load_checkpoint", "lo
 
 _LOW = (1 << 64) - 1
 _NO_KEYS = KeyWindow().dump(now_ms=0)
-_PIECE_CODES = ("Q", "I", "I", "Q")
+_INDEX_CODES = ("Q", "I", "I", "Q")
 
 LeaseRow = tuple[int, str, int, int, list[int], str | None]
-"""A part of a lease: number, node, since, deadline, the runs that it holds, and the claim_id on a lease's first row."""
+"""A part of a lease: number, node, since_ms, deadline_ms, the runs it holds; claim_id on the first row of a lease."""
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -50,7 +50,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     wall_delays: tuple[bytes, bytes]
     deliveries: tuple[bytes, bytes]
     parked: list[tuple[int, str]]
-    histories: list[tuple[int, list[Delivery]]]
+    deliveries_ended: list[tuple[int, list[Delivery]]]
     uniques: list[tuple[int, str]]
     redelivered_max: int
     copies: list[tuple[int, int, int]] = []
@@ -95,21 +95,21 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     retired: list[str] = []
 
 
-class PieceSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """Where frames lie, column by column."""
+class SegmentIndexSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The frame index of one segment, column by column."""
 
     segment: int
     firsts: bytes
     offsets: bytes
     sizes: bytes
-    times: bytes
+    times_ms: bytes
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """The whole state, payloads aside."""
 
     state: StateSnapshot
-    topics: list[tuple[TopicSnapshot, int, list[PieceSnapshot]]]
+    topics: list[tuple[TopicSnapshot, int, list[SegmentIndexSnapshot]]]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -119,45 +119,45 @@ _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 def dump_topic(topic: Topic, *, now_ms: int) -> bytes:
-    """Everything that is folded of a topic except where its frames lie."""
+    """Return everything that is folded of a topic except its frame index."""
     return _encode(_topic_snapshot(topic, now_ms))
 
 
 def load_topic(data: bytes | msgspec.Raw) -> Topic:
-    """The topic that ``dump_topic`` wrote."""
+    """Return the topic that ``dump_topic`` wrote."""
     return _topic_from(_decode_topic(data))
 
 
 def dump_state(state: State) -> bytes:
-    """The broker-wide facts."""
+    """Return the broker-wide facts."""
     return _encode(_state_snapshot(state))
 
 
 def load_state(state: State, data: bytes | msgspec.Raw) -> None:
-    """Put the broker-wide facts of ``dump_state`` in the place of those of ``state``."""
+    """Replace the broker-wide facts of ``state`` by those that ``dump_state`` wrote."""
     _restore_state(state, _decode_state(data))
 
 
 def dump_checkpoint(state: State) -> bytes:
-    """The whole state, topics by id."""
+    """Return the whole state, topics by id."""
     topics = [
-        (_topic_snapshot(topic, state.log_ms), topic.base, [_piece_snapshot(piece) for piece in topic.pieces])
+        (_topic_snapshot(topic, state.log_ms), topic.base, [_index_snapshot(entry) for entry in topic.frame_index])
         for _, topic in sorted(state.by_id.items())
     ]
     return _encode(Checkpoint(_state_snapshot(state), topics))
 
 
 def load_checkpoint(data: bytes) -> State:
-    """The state that ``dump_checkpoint`` wrote."""
+    """Return the state that ``dump_checkpoint`` wrote."""
     checkpoint = _decode_checkpoint(data)
     state = State()
-    for snapshot, base, pieces in checkpoint.topics:
+    for snapshot, base, entries in checkpoint.topics:
         topic = _topic_from(snapshot)
         topic.base = base
-        topic.pieces = [_piece_from(piece) for piece in pieces]
+        topic.frame_index = [_index_from(entry) for entry in entries]
         state.add_topic(topic)
-        for piece in topic.pieces:
-            state.note_holder(piece.segment, topic.id)
+        for entry in topic.frame_index:
+            state.note_holder(entry.segment, topic.id)
     _restore_state(state, checkpoint.state)
     return state
 
@@ -218,7 +218,7 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
 
 
 def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
-    """The keys that are alive, or None: a window whose keys have all passed is as good as none."""
+    """Return the keys that are alive, or None: a window whose keys have all expired is as good as none."""
     dumped = keys.dump(now_ms=now_ms)
     return None if dumped == _NO_KEYS else dumped
 
@@ -249,11 +249,11 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         queue.expired,
         _lease_rows(queue),
         queue.reclaim.serialize() if queue.reclaim else b"",
-        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.delays) if entry & _LOW in queue.delayed),
-        _columns((entry >> 64, entry & _LOW) for entry in sorted(queue.wall_delays) if entry & _LOW in queue.delayed),
+        _columns(queue.delays.living(queue.delays.by_log)),
+        _columns(queue.delays.living(queue.delays.by_wall)),
         _columns(sorted(queue.deliveries.items())),
         sorted(queue.parked.items()),
-        list(queue.histories.items()),
+        list(queue.deliveries_ended.items()),
         sorted(queue.uniques_by_seq.items()),
         queue.redelivered_max,
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
@@ -267,19 +267,19 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     _restore_leases(queue, snapshot.leases)
     queue.cursor = snapshot.cursor
     queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
-    for name in ("delays", "wall_delays"):
-        entries = [due << 64 | seq for due, seq in _pairs(getattr(snapshot, name))]
-        heapify(entries)
-        setattr(queue, name, entries)
-        queue.delayed.update(entry & _LOW for entry in entries)
+    queue.delays.restore(_heap_entries(snapshot.delays), _heap_entries(snapshot.wall_delays))
     queue.deliveries = dict(_pairs(snapshot.deliveries))
     queue.parked = dict(snapshot.parked)
     queue.copies = {seq: letters << 64 | letter for seq, letters, letter in snapshot.copies}
-    queue.restore_histories(snapshot.histories)
+    queue.deliveries_ended = EndedDeliveries.restore(snapshot.deliveries_ended)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.plan(0)  # wall delays are planned again once the offset is known
     return queue
+
+
+def _heap_entries(columns: tuple[bytes, bytes]) -> list[int]:
+    return [due_ms << 64 | seq for due_ms, seq in _pairs(columns)]
 
 
 def _lease_rows(queue: Queue) -> list[LeaseRow]:
@@ -291,21 +291,21 @@ def _lease_rows(queue: Queue) -> list[LeaseRow]:
             parts.setdefault(queue.in_flight[seq], []).append(seq)
         claim_id = first.claim_id
         for part, seqs in parts.items():
-            rows.append((number, part.node, part.since, part.deadline, to_runs(seqs), claim_id))
+            rows.append((number, part.node, part.since_ms, part.deadline_ms, to_runs(seqs), claim_id))
             claim_id = None
     return rows
 
 
 def _restore_leases(queue: Queue, rows: list[LeaseRow]) -> None:
-    """Hold what each lease holds under its first part's deadline, then extend the other parts to theirs."""
+    """Hold all jobs of each lease under the deadline of its first part, then extend the other parts to theirs."""
     for number, grouped in groupby(rows, key=itemgetter(0)):
         parts = list(grouped)
-        _, node, since, deadline, runs, claim_id = parts[0]
+        _, node, since_ms, deadline_ms, runs, claim_id = parts[0]
         if len(parts) > 1:
             runs = to_runs(seq for part in parts for seq in each(part[4]))
-        queue.hold(Lease(number, node, since, deadline, count(runs), runs, claim_id))
+        queue.hold(Lease(number, node, since_ms, deadline_ms, count(runs), runs, claim_id))
         for part in parts[1:]:
-            queue.extend(part[4], deadline=part[3])
+            queue.extend(part[4], deadline_ms=part[3])
 
 
 def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[bytes, bytes]:
@@ -323,15 +323,15 @@ def _pairs(columns: tuple[bytes, bytes]) -> Iterable[tuple[int, int]]:
     return zip(left, right, strict=True)
 
 
-def _piece_snapshot(piece: Piece) -> PieceSnapshot:
-    columns = (piece.firsts, piece.offsets, piece.sizes, piece.times)
-    packed = (array(code, column).tobytes() for code, column in zip(_PIECE_CODES, columns, strict=True))
-    return PieceSnapshot(piece.segment, *packed)
+def _index_snapshot(entry: SegmentIndex) -> SegmentIndexSnapshot:
+    columns = (entry.firsts, entry.offsets, entry.sizes, entry.times_ms)
+    packed = (array(code, column).tobytes() for code, column in zip(_INDEX_CODES, columns, strict=True))
+    return SegmentIndexSnapshot(entry.segment, *packed)
 
 
-def _piece_from(snapshot: PieceSnapshot) -> Piece:
-    columns = [array(code) for code in _PIECE_CODES]
-    packed = (snapshot.firsts, snapshot.offsets, snapshot.sizes, snapshot.times)
+def _index_from(snapshot: SegmentIndexSnapshot) -> SegmentIndex:
+    columns = [array(code) for code in _INDEX_CODES]
+    packed = (snapshot.firsts, snapshot.offsets, snapshot.sizes, snapshot.times_ms)
     for column, values in zip(columns, packed, strict=True):
         column.frombytes(values)
-    return make_piece(snapshot.segment, columns)
+    return make_index(snapshot.segment, columns)

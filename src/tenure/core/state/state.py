@@ -1,4 +1,4 @@
-"""Everything the log says, folded: topics, routers, the clock, and the numbers that must never repeat."""
+"""The folded state of a broker: topics, routers, the clock, and the numbers that must never repeat."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class State:
     may make again.
 
     Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
-    payload since the log was opened, and ``is_crowded`` says that appends must look at the limits of the whole broker.
-    ``expired`` counts the jobs whose lease ran out. ``touched`` collects the topics on which time has passed, and
-    ``ended`` the leases that ran out; None where no caller takes them.
+    payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
+    broker. ``expired`` counts the jobs whose lease ran out. ``changed_topics`` collects the topics on which time has
+    passed, and ``ended`` the leases that ran out; None where no caller takes them.
     """
 
     __slots__ = (
@@ -40,16 +40,17 @@ class State:
         "boot_id",
         "boot_ms",
         "by_id",
+        "changed_topics",
         "ended",
         "epoch",
         "expired",
         "holders",
         "idempotency_keys",
-        "is_crowded",
         "jobs",
         "leases_given",
         "live_bytes",
         "log_ms",
+        "must_check_limits",
         "next_topic_id",
         "opened_ms",
         "orphans",
@@ -59,7 +60,6 @@ class State:
         "settings",
         "synced_bytes",
         "topics",
-        "touched",
         "wall_offset_ms",
         "wall_queues",
     )
@@ -86,16 +86,16 @@ class State:
         self.routers_from: dict[str, list[Router]] = {}
         self.wall_queues: set[int] = set()
         self.appended_bytes = self.synced_bytes = 0
-        self.is_crowded = False
+        self.must_check_limits = False
         self.expired = 0
-        self.touched: set[Topic] | None = None
+        self.changed_topics: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
         self._names: list[str] = []
         self._names_of = (0, 0)
 
     @property
     def unsynced_bytes(self) -> int:
-        """Payload bytes appended and not yet durable."""
+        """Return the payload bytes that were appended and are not yet durable."""
         return self.appended_bytes - self.synced_bytes
 
     def sorted_names(self) -> list[str]:
@@ -107,18 +107,18 @@ class State:
 
     @property
     def next_lease(self) -> int:
-        """The number for the next lease.
+        """Return the number for the next lease.
 
         The epoch is durable before any claim, so a lost event cannot make one repeat.
         """
         return self.epoch << _COUNTER_BITS | self.leases_given + 1
 
     def find(self, name: object) -> Topic | None:
-        """The topic of that name, or None; whatever else was given is no name."""
+        """Return the topic of that name, or None; also None for a value that is not a string."""
         return self.topics.get(name) if isinstance(name, str) else None
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name; NotFound where there is none, Invalid where there can be none."""
+        """Return the topic of that name. Raises NotFound where there is none, Invalid for an illegal name."""
         topic = self.find(name)
         if topic is None:
             check_topic_name(name)
@@ -126,7 +126,7 @@ class State:
         return topic
 
     def queue(self, name: str) -> tuple[Topic, Queue]:
-        """The topic of that name and its queue; Conflict where it is a plain log."""
+        """Return the topic of that name and its queue. Raises as `topic`, and Conflict where it is a plain log."""
         topic = self.topics.get(name) if name.__class__ is str else None
         if topic is None:
             topic = self.topic(name)
@@ -136,7 +136,7 @@ class State:
         return topic, queue
 
     def add_topic(self, topic: Topic) -> None:
-        """Take in a topic that is new here."""
+        """Add a topic and its counts."""
         self.topics[topic.name] = topic
         self.by_id[topic.id] = topic
         self.next_topic_id = max(self.next_topic_id, topic.id + 1)
@@ -144,36 +144,36 @@ class State:
         self.live_bytes += topic.bytes
         self.jobs += topic.count if topic.queue is not None else 0
         self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
-        if topic.queue is not None and topic.queue.wall_delays:
+        if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)
             topic.queue.plan(self.wall_offset_ms)
 
     def remove_topic(self, topic: Topic) -> None:
-        """Forget a topic and what it weighed."""
+        """Remove a topic and its counts."""
         del self.topics[topic.name]
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
         self.live_bytes -= topic.bytes
         self.jobs -= topic.count if topic.queue is not None else 0
         self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
-        for segment in {topic.base, *(piece.segment for piece in topic.pieces)}:
+        for segment in {topic.base, *(entry.segment for entry in topic.frame_index)}:
             self.holders.get(segment, BitMap()).discard(topic.id)
 
     def orphan(self, topic_id: int) -> Topic:
-        """A stand-in for a topic whose base lies further on in the log."""
+        """Return the stand-in for a topic whose base comes later in the log."""
         if topic_id not in self.orphans:
             self.orphans[topic_id] = Topic(topic_id, "", DEFAULT)
         return self.orphans[topic_id]
 
     def note_holder(self, segment: int, topic_id: int) -> None:
-        """A topic has something in a segment that would be missed."""
+        """Note that a segment holds frames or the base of a topic, so trimming must carry them."""
         holders = self.holders.get(segment)
         if holders is None:
             holders = self.holders[segment] = BitMap()
         holders.add(topic_id)
 
     def forget_segments(self, oldest: int) -> None:
-        """Let go of what lay in segments before the oldest one there is.
+        """Forget what lay in segments before the oldest one that exists.
 
         Frames without a live record are not mentioned when their segment goes, so a checkpoint from before still has
         them.
@@ -182,20 +182,20 @@ class State:
             for topic_id in self.holders.pop(segment):
                 topic = self.by_id.get(topic_id)
                 if topic is not None:
-                    topic.pieces = [piece for piece in topic.pieces if piece.segment >= oldest]
+                    topic.frame_index = [entry for entry in topic.frame_index if entry.segment >= oldest]
 
-    def pass_time(self, topic: Topic, now: int) -> None:
-        """Let log time reach ``now`` on one topic: leases and delays whose time has come end."""
+    def pass_time(self, topic: Topic, now_ms: int) -> None:
+        """Let log time reach ``now_ms`` on one topic: leases and delays whose time has come end."""
         queue = topic.queue
-        if queue is None or now < queue.next_at:
+        if queue is None or now_ms < queue.next_change_ms:
             return
         ended: list[Ended] | None = None if self.ended is None else []
         backoff, expired = topic.config.retry_backoff, queue.expired
-        lowest = queue.pass_time(now, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        lowest = queue.pass_time(now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
         self.expired += queue.expired - expired
-        if self.touched is not None:
-            self.touched.add(topic)
-        if not queue.wall_delays:
+        if self.changed_topics is not None:
+            self.changed_topics.add(topic)
+        if not queue.delays.by_wall:
             self.wall_queues.discard(topic.id)
         if lowest is not NEVER:
             topic.evict_from = min(topic.evict_from, lowest)
@@ -203,17 +203,17 @@ class State:
             assert self.ended is not None
             self.ended += [(topic, lease) for lease in ended]
 
-    def expire_keys(self, now: int) -> int:
+    def expire_keys(self, now_ms: int) -> int:
         """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
         for topic in self.topics.values():
-            self.expire_keys_of(topic, now)
+            self.expire_keys_of(topic, now_ms)
         return self.idempotency_keys
 
-    def expire_keys_of(self, topic: Topic, now: int) -> int:
+    def expire_keys_of(self, topic: Topic, now_ms: int) -> int:
         """Forget a topic's idempotency keys whose time has passed; returns how many are left of them."""
         if topic.keys is None:
             return 0
-        self.idempotency_keys -= topic.keys.expire(now)
+        self.idempotency_keys -= topic.keys.expire(now_ms)
         return len(topic.keys)
 
     def index_routers(self) -> None:

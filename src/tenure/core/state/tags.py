@@ -1,10 +1,10 @@
-"""Which live seqs carry a tag: exact and prefix lookups whose cost follows the matches, at about 75 bytes an entry.
+"""The tag index of a topic: exact and prefix lookups whose cost follows the matches, at about 75 bytes an entry.
 
 Entries lie sorted by (tag, seq) in chunks of a few hundred: a list of tags as UTF-8, and beside it an array of seqs.
 ``bisect`` finds the chunk among the chunks' last tags and the place within it, in C; UTF-8 sorts like the code points
 it encodes, so all tags with one prefix are neighbours. Entries of one tag share one bytes object.
 
-A job that is acked leaves its entry behind, because its tag is not at hand then. The dead are left out of every answer
+The entry of an acked job stays, because its tag is not at hand then. The dead are left out of every answer
 and swept out as entries are added: each addition pays for a look at two entries, by a hand that goes round the chunks.
 A round over n entries thus takes n / 2 additions, and the index settles at no more than twice its live entries (were
 the hand to look at one entry per addition, as many could die as it removes, and there would be no bound).
@@ -39,7 +39,7 @@ class _Chunk:
 
 
 class TagIndex:
-    """The tags of one topic's records. ``is_dead`` says of a seq whether its record is gone, which it then stays."""
+    """The tags of one topic's records. ``is_dead`` returns whether the record of a seq is gone, for good."""
 
     __slots__ = ("_chunks", "_count", "_credit", "_hand", "_is_dead", "_lasts")
 
@@ -56,7 +56,7 @@ class TagIndex:
         return self._count
 
     def add(self, tag: str, seq: int) -> None:
-        """Note that the record ``seq`` carries ``tag``; noting it again changes nothing."""
+        """Add the tag of the record ``seq``; adding it again changes nothing."""
         key = tag.encode()
         if not self._chunks:
             self._chunks.append(_Chunk([], array("Q")))
@@ -93,7 +93,7 @@ class TagIndex:
     def sweep(self, looks_count: int) -> None:
         """Allow a look at so many more entries, and drop the dead among them.
 
-        Additions do this by themselves. Whoever removes many records and adds none may call it too.
+        Additions do this by themselves. A caller that removes many records and adds none may call it too.
         """
         self._credit += looks_count
         while self._chunks:
@@ -147,7 +147,7 @@ class TagIndex:
                 return
 
     def _place(self, key: bytes, seq: int) -> tuple[int, int]:
-        """Return the chunk and the place in it where (key, seq) belongs: right behind what is below or equal to it."""
+        """Return the chunk and the place in it where (key, seq) belongs: right after what is below or equal to it."""
         at = min(bisect_right(self._lasts, key), len(self._chunks) - 1)
         chunk = self._chunks[at]
         place = bisect_right(chunk.tags, key)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
-from tenure.core.state.frame_index import Piece, cut
+from tenure.core.state.frame_index import SegmentIndex, cut
 from tenure.core.state.ranges import first_absent
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Topic"]
 
 _PACK_BITS: Final = 16
-"""The dead are packed when one is buried whose seq has this many zero bits at its end: once per container of theirs."""
+"""Packing is considered when a seq is buried that ends in this many zero bits: once per container of the bitmap."""
 
 
 class Topic:
@@ -46,6 +46,7 @@ class Topic:
         "durable_seq",
         "evict_from",
         "floor",
+        "frame_index",
         "head_seq",
         "id",
         "implicit",
@@ -54,7 +55,6 @@ class Topic:
         "last_write_ms",
         "marks",
         "name",
-        "pieces",
         "queue",
         "tags",
         "trim_missed",
@@ -80,7 +80,7 @@ class Topic:
         self.evict_from = 1
         self.last_write_ms = 0
         self.dead: BitMap64 | None = None
-        self.pieces: list[Piece] = []
+        self.frame_index: list[SegmentIndex] = []
         self.queue: Queue | None = None
         self.keys: KeyWindow | None = None
         self.marks: ClientMarks | None = None
@@ -90,24 +90,24 @@ class Topic:
 
     @property
     def visible_seq(self) -> int:
-        """The last seq that anybody may act on: the last synced one where the class is fsync."""
+        """Return the last seq that claims and reads may see: the last synced one where the class is fsync."""
         return self.durable_seq if self.config.durability == "fsync" else self.head_seq
 
     @property
     def evict_floor(self) -> int:
-        """One above the highest seq lost to a cap or a TTL; 0 when nothing ever was."""
+        """Return one above the highest seq lost to a cap or a TTL; 0 when none ever was."""
         return max(self.cap_floor, self.ttl_floor)
 
     def is_dead(self, seq: int) -> bool:
-        """Whether a seq is gone, however it went. Seqs not yet given out are dead too."""
+        """Return whether a seq is gone, for any reason. Seqs not yet given out are dead too."""
         return seq < self.floor or seq > self.head_seq or (self.dead is not None and seq in self.dead)
 
     def dead_between(self, lo: int, hi: int) -> int:
-        """How many seqs of ``[lo, hi)``, all at or above the floor, are gone."""
+        """Return how many seqs of ``[lo, hi)``, all at or above the floor, are gone."""
         return self.dead.range_cardinality(lo, hi) if self.dead else 0
 
     def live_runs(self, lo: int, hi: int) -> list[int]:
-        """The live seqs of ``[lo, hi)`` as runs."""
+        """Return the live seqs of ``[lo, hi)`` as runs."""
         lo, hi = max(lo, self.floor), min(hi, self.head_seq + 1)
         if lo >= hi:
             return []
@@ -172,14 +172,14 @@ class Topic:
 
     def _emptied(self) -> None:
         self.dead = self.tags = None
-        if len(self.pieces) > 1 or (self.pieces and len(self.pieces[0].firsts) > 256):
-            self.pieces = []
+        if len(self.frame_index) > 1 or (self.frame_index and len(self.frame_index[0].firsts) > 256):
+            self.frame_index = []
 
     def cut_frames(self, lo: int, hi: int) -> None:
         """Forget the frames that start in ``[lo, hi)``; nothing alive is in them."""
-        cut(self.pieces, lo, hi)
+        cut(self.frame_index, lo, hi)
 
-    def forget_pieces(self) -> None:
-        """Let go of pieces whose every seq is dead."""
-        while len(self.pieces) > 1 and self.pieces[1].firsts[0] <= self.floor:
-            del self.pieces[0]
+    def drop_dead_segments(self) -> None:
+        """Drop the index of segments whose every seq is dead."""
+        while len(self.frame_index) > 1 and self.frame_index[1].firsts[0] <= self.floor:
+            del self.frame_index[0]

@@ -163,15 +163,15 @@ class Gatekeeper:
     def _hold(self, call: Call, later: Later[Any]) -> None:
         """The place of a write is free again once its batch is as durable as it asks for."""
         answer = later.answer
-        if answer.gate is None or not answer.level:
+        if answer.durability is None or not answer.level:
             return
         try:
-            reached = answer.gate.reached(answer.batch, answer.level)
+            reached = answer.durability.reached(answer.batch, answer.level)
         except Exception:
             return  # whoever sends the answer meets the same error and tells of it
         if not reached:
             place = _Place(self.requests, call.key_id)
-            answer.gate.wait(answer.batch, answer.level).add_done_callback(place.settled)
+            answer.durability.wait(answer.batch, answer.level).add_done_callback(place.settled)
 
     async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         response = await (work if call.key is None else self._while_allowed(call, work))

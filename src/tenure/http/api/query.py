@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from tenure.contract.names import shown
+from tenure.contract.names import describe_value
 from tenure.errors import Invalid
 from tenure.http.wire.message import Request
 
@@ -50,7 +50,7 @@ class Query:
             return default
         if text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _U64_MAX:
             return int(text)
-        raise Invalid(f"{name} must be a whole number from 0 to {_U64_MAX}; got {shown(text)}", field=name)
+        raise Invalid(f"{name} must be a whole number from 0 to {_U64_MAX}; got {describe_value(text)}", field=name)
 
     def whole_or_none(self, name: str) -> int | None:
         """A parameter as a u64, or None where it is not given."""
@@ -63,7 +63,7 @@ class Query:
             return default
         if text in _FLAGS:
             return _FLAGS[text]
-        raise Invalid(f"{name} must be true or false; got {shown(text)}", field=name)
+        raise Invalid(f"{name} must be true or false; got {describe_value(text)}", field=name)
 
 
 def _plain(given: str, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.contract.replies import JobPage, LeasePage
 from tenure.errors import Invalid
 from tenure.http.api.app import Call, Route
@@ -37,7 +37,7 @@ def job(context: Context, call: Call) -> Response:
     """One job: its record, its state, and how its deliveries ended."""
     topic, text = check_topic_name(call.names["topic"]), call.names["seq"]
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
-        raise Invalid(f"a job is named by its seq, a whole number; got {shown(text)}", field="seq")
+        raise Invalid(f"a job is named by its seq, a whole number; got {describe_value(text)}", field="seq")
     return reply(call.request, context.broker.job(topic, int(text)))
 
 

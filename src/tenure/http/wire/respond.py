@@ -74,11 +74,11 @@ def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pendin
 
 def _await_answer(later: Later[Any], request: Request, done: Done) -> Response | Pending:
     answer = later.answer
-    gate = answer.gate
+    durability = answer.durability
     try:
-        if not answer.level or gate is None or gate.reached(answer.batch, answer.level):
+        if not answer.level or durability is None or durability.reached(answer.batch, answer.level):
             return _render(later, request)
-        future = gate.wait(answer.batch, answer.level)
+        future = durability.wait(answer.batch, answer.level)
     except TenureError as error:
         return error_response(error, request)
     future.add_done_callback(partial(_settled, later, request, done))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenure.log.damage.survey import Survey
 from tenure.log.disk import File
 from tenure.log.frame import HEADER_BYTES, checksum, unpack_header
-from tenure.log.segment import damage
+from tenure.log.segment import damage_error
 
 __all__ = ["Revisit"]
 
@@ -30,7 +30,7 @@ class Revisit:
         length = unpack_header(header)[0] if len(header) == HEADER_BYTES else 0
         frame = self._bytes(offset, length) if length >= HEADER_BYTES else b""
         if len(frame) != length or not frame or checksum(frame, salt) != unpack_header(frame)[1]:
-            raise damage(name, offset, end=offset + max(length, HEADER_BYTES), why="a frame does not read back")
+            raise damage_error(name, offset, end=offset + max(length, HEADER_BYTES), why="a frame does not read back")
         _, _, _, _, _, kind, _, _, topic = unpack_header(frame)
         return kind, topic, frame[HEADER_BYTES:]
 

@@ -69,12 +69,12 @@ def _seed_of(frame: bytes) -> int:
     zero = crc32c(data, 0)
     rows: dict[int, tuple[int, int]] = {}
     for bit in range(32):
-        row, mask = _reduced(crc32c(data, 1 << bit) ^ zero, 1 << bit, rows)
+        row, mask = _reduce(crc32c(data, 1 << bit) ^ zero, 1 << bit, rows)
         rows[row.bit_length()] = row, mask
-    return _reduced(wanted ^ zero, 0, rows)[1]
+    return _reduce(wanted ^ zero, 0, rows)[1]
 
 
-def _reduced(value: int, mask: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _reduce(value: int, mask: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """Take rows out of a value, its highest bit first, as long as there is one for it."""
     while value and value.bit_length() in rows:
         row, of = rows[value.bit_length()]
@@ -123,25 +123,27 @@ class Survey:
 
     def batches(self) -> Iterator[Batch]:
         """Give every batch, whole or what is left of it, in order, without the log's own frames."""
-        found = self._find()
+        found = self._find_segments()
         self._found = len(found)
         if not found and checkpoint.exists(self.disk):
-            self._note(Problem(SEGMENTS, 0, 0, "there are checkpoints but no segments: the log itself is missing"))
+            self._add_problem(
+                Problem(SEGMENTS, 0, 0, "there are checkpoints but no segments: the log itself is missing")
+            )
         log_id = next((each.head.log_id for each in found if each.head is not None), None)
         number = 1
         for place, each in enumerate(found):
             if each.number > number:
-                self._miss(number, each)
+                self._note_missing(number, each)
                 self.wounded |= place > 0
             number = each.number + 1
             after = found[place + 1] if place + 1 < len(found) else None
             yield from self._segment(each, after, salt=None if log_id is None else salt_of(log_id, each.number))
 
-    def _note(self, problem: Problem) -> None:
+    def _add_problem(self, problem: Problem) -> None:
         self._problems.append(problem)
         self.wounded = True
 
-    def _find(self) -> list[_Found]:
+    def _find_segments(self) -> list[_Found]:
         """Find the segments by what their heads say, or by their names where the head is damaged."""
         found: dict[int, _Found] = {}
         strays: list[_Found] = []
@@ -183,7 +185,7 @@ class Survey:
         finally:
             self.disk.close(file)
 
-    def _miss(self, number: int, after: _Found) -> None:
+    def _note_missing(self, number: int, after: _Found) -> None:
         """Note that segments are not there; whether they were declared dropped is known at the end."""
         last = after.head.first_batch - 1 if after.head is not None else 0
         for each in range(number, after.number):
@@ -199,16 +201,18 @@ class Survey:
             limit = size if follows is None else min(size, follows.previous_end)
             read = partial(self.pread, file)
             if salt is None and (salt := find_salt(read, HEAD_BYTES, end=limit)) is None:
-                self._note(Problem(found.name, HEAD_BYTES, limit, "without any head, no frame in it can be verified"))
+                self._add_problem(
+                    Problem(found.name, HEAD_BYTES, limit, "without any head, no frame in it can be verified")
+                )
                 return
             self.segments[found.number] = found.name, salt
             batch = found.head.first_batch if found.head is not None else self._first_batch(found.name, read, salt)
             start = Position(found.number, HEAD_BYTES, batch, 0, 0 if found.head is None else found.head.crc)
             walk = Walk(self, file, start, salt=salt, epoch=0, witnessed=0)
             while True:
-                yield from self._whole(walk, limit)
-                resume, broken = self._beyond(found, read, walk, limit=limit, salt=salt, last=after is None)
-                yield from _leftovers(found.number, read, broken)
+                yield from self._whole_batches(walk, limit)
+                resume, broken = self._note_damage(found, read, walk, limit=limit, salt=salt, last=after is None)
+                yield from _broken_batches(found.number, read, broken)
                 if resume is None:
                     break
                 start = Position(found.number, resume.offset, resume.batch)
@@ -227,10 +231,12 @@ class Survey:
         if frame and len(frame) == length and checksum(frame, salt) == unpack_header(frame)[1]:
             batch = int(unpack_header(frame)[3])
         if 0 < self._next < batch:
-            self._note(Problem(name, HEAD_BYTES, HEAD_BYTES, "batches are missing before it", expected, batch - 1))
+            self._add_problem(
+                Problem(name, HEAD_BYTES, HEAD_BYTES, "batches are missing before it", expected, batch - 1)
+            )
         return max(expected, batch)
 
-    def _whole(self, walk: Walk, limit: int) -> Iterator[Batch]:
+    def _whole_batches(self, walk: Walk, limit: int) -> Iterator[Batch]:
         for frames in walk.batches(limit):
             self._epoch, self._dropped = max(self._epoch, walk.epoch), max(self._dropped, walk.dropped)
             if walk.batch <= self._next:
@@ -240,7 +246,7 @@ class Survey:
             self._frames += len(frames)
             yield Batch(frames, True)
 
-    def _beyond(
+    def _note_damage(
         self, found: _Found, read: Read, walk: Walk, *, limit: int, salt: int, last: bool
     ) -> tuple[FoundFrame | None, list[FoundFrame]]:
         """Note what is broken where a walk ended; give the frame to go on from, if there is one, and those before."""
@@ -262,7 +268,7 @@ class Survey:
         topics = tuple(sorted({*_topics(lost), *hint}))
         stop = end if resume is None else resume.offset
         why = f"a bad frame at offset {walk.bad_offset}"
-        self._note(Problem(found.name, walk.offset, stop, why, walk.batch, last_batch, topics))
+        self._add_problem(Problem(found.name, walk.offset, stop, why, walk.batch, last_batch, topics))
         self._next = max(self._next, last_batch + 1)
         return resume, lost
 
@@ -270,11 +276,11 @@ class Survey:
         first, last = max(self._next, walk.batch), follows.first_batch - 1
         if first <= last:
             why = f"the file ends at {size} bytes" if size < follows.previous_end else "batches are missing here"
-            self._note(Problem(found.name, walk.offset, follows.previous_end, why, first, last))
+            self._add_problem(Problem(found.name, walk.offset, follows.previous_end, why, first, last))
             self._next = last + 1
         elif walk.batch == follows.first_batch and walk.last_crc != follows.previous_crc:
             why = f"this is not the segment that {segment_name(follows.number)} follows"
-            self._note(Problem(found.name, 0, walk.offset, why))
+            self._add_problem(Problem(found.name, 0, walk.offset, why))
 
     def pread(self, file: File, count: int, offset: int) -> bytes:
         """Read as a disk does, but give zeros for the pages that the disk refuses."""
@@ -291,7 +297,7 @@ class Survey:
             return b"".join(pages)
 
 
-def _leftovers(number: int, read: Read, frames: list[FoundFrame]) -> Iterator[Batch]:
+def _broken_batches(number: int, read: Read, frames: list[FoundFrame]) -> Iterator[Batch]:
     """Give the frames of broken batches, one by one."""
     for frame in frames:
         if frame.kind >= KIND_FIRST:

@@ -28,7 +28,7 @@ from tenure.spark.bundle.boot import ABOUT, PACKAGES
 
 __all__ = ["Bundle", "make_bundle"]
 
-ROOTS: Final = ("msgspec", "crc32c", "obstore", "pyarrow", "pandas", "urllib3")
+ROOTS: Final = ("msgspec", "crc32c", "obstore", "pyarrow", "pandas", "httptools")
 """What the code that runs in tasks imports, and what Spark's own does where rows come as Arrow."""
 _LOADER: Final = "_tenure_bundle"
 _STAND_IN: Final = f"import {_LOADER}\n\n{_LOADER}.load(__name__)\n"

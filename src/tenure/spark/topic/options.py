@@ -15,7 +15,7 @@ import msgspec
 from tenure.address import parse_address
 from tenure.client.client import Client
 from tenure.client.settings import ClientSettings
-from tenure.contract.names import check_topic_name, shown
+from tenure.contract.names import check_topic_name, describe_value
 from tenure.errors import Invalid
 from tenure.limits import MIB
 
@@ -142,13 +142,13 @@ class _Given:
     def whole(self, name: str, default: int, *, least: int = 1, most: int = 2**63 - 1) -> int:
         value = self.text(name, str(default)) or ""
         if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
-            raise _bad(f"option {name} must be a whole number from {least} to {most}; got {shown(value)}")
+            raise _bad(f"option {name} must be a whole number from {least} to {most}; got {describe_value(value)}")
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = (self.text(name, str(default)) or "").lower()
         if value not in ("true", "false"):
-            raise _bad(f"option {name} must be true or false; got {shown(value)}")
+            raise _bad(f"option {name} must be true or false; got {describe_value(value)}")
         return value == "true"
 
 

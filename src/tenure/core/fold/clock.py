@@ -1,0 +1,29 @@
+"""Fold the clock: the opening of the log, and a wall clock that moved against log time."""
+
+from __future__ import annotations
+
+from tenure.core.events import ClockSet, Opened
+from tenure.core.state.state import State
+
+__all__ = ["clock_set", "opened"]
+
+
+def opened(state: State, event: Opened, location: int) -> None:
+    _set_offset(state, event.at_ms, event.wall_offset_ms)
+    state.epoch = event.epoch
+    state.leases_given = 0
+    state.boot_id, state.boot_ms, state.opened_ms = event.boot_id, event.boot_ms, event.at_ms
+
+
+def clock_set(state: State, event: ClockSet, location: int) -> None:
+    _set_offset(state, event.at_ms, event.wall_offset_ms)
+
+
+def _set_offset(state: State, at_ms: int, wall_offset_ms: int) -> None:
+    waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
+    for topic in waiting:
+        state.pass_time(topic, at_ms)
+    state.wall_offset_ms = wall_offset_ms
+    for topic in waiting:
+        assert topic.queue is not None
+        topic.queue.plan(wall_offset_ms)
