@@ -31,10 +31,10 @@ __all__ = [
     "TopicConfig",
     "TopicType",
     "as_dict",
-    "bounded",
+    "clamp_durations",
+    "intern_config",
     "parse_config",
     "patch_config",
-    "shared",
 ]
 
 DURATION_MS_MAX: Final = 100 * 365 * 86_400_000
@@ -112,7 +112,7 @@ def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig 
     Raises Invalid for a bad value, and Conflict (``topic_exists_incompatible``) for another type.
     """
     fields = _Fields("config", given, defaults=DEFAULTS)
-    return shared(
+    return intern_config(
         TopicConfig(
             type=_type(fields, topic=topic, existing=existing),
             ttl_ms=fields.duration_ms("ttl_ms"),
@@ -161,7 +161,7 @@ def _merge(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in {**stored, **given}.items() if value is not None}
 
 
-def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
+def clamp_durations(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
     """Return a config whose idempotency window and back-off are clamped to an operator's limits."""
     backoff = config.retry_backoff
     if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
@@ -170,7 +170,7 @@ def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> 
         within = {name: min(getattr(backoff, name), backoff_ms_max) for name in ("min_ms", "max_ms")}
         backoff = msgspec.structs.replace(backoff, **within)
     window_ms = min(config.idempotency_window_ms, window_ms_max)
-    return shared(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
+    return intern_config(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
 
 
 def as_dict(config: TopicConfig) -> dict[str, Any]:
@@ -186,7 +186,7 @@ _SHARED_MAX: Final = 1_024
 _shared: Final[dict[TopicConfig, TopicConfig]] = {DEFAULTS: DEFAULTS}
 
 
-def shared(config: TopicConfig) -> TopicConfig:
+def intern_config(config: TopicConfig) -> TopicConfig:
     """Return an equal config, for most callers the same object: 100,000 topics mostly have one config.
 
     Only identity and memory depend on this table; it is emptied when full, so odd configs cannot make it grow.
