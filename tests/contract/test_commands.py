@@ -12,7 +12,7 @@ from tenure.contract import commands
 from tenure.contract.commands import Ack, Claim, Command
 from tenure.contract.config import TopicConfig
 from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
-from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.repeat import Repeat
 from tenure.core.decide.table import DECIDES
 
@@ -65,7 +65,13 @@ def test_a_command_says_what_a_second_copy_of_it_does() -> None:
     assert {kind for kind in DECIDES if kind.repeat is Repeat.SAFE} == changing
 
 
-OPTIONS = [(AppendOptions, commands.AppendFields), (ClaimOptions, Claim), (LeaseOptions, Ack)]
+OPTIONS = [
+    (AppendOptions, commands.AppendFields),
+    (ClaimOptions, Claim),
+    (LeaseOptions, Ack),
+    (RedriveOptions, commands.RedriveFields),
+    (RouterOptions, commands.RouterFields),
+]
 
 
 @pytest.mark.parametrize(("options", "kind"), OPTIONS)

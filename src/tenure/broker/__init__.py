@@ -12,7 +12,7 @@ from tenure.broker.broker import Broker
 from tenure.broker.observing.metrics import Histogram, Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
-from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.records import Record, Stored
 from tenure.contract.repeat import Repeat
 from tenure.contract.replies import (
@@ -75,9 +75,11 @@ __all__ = [
     "QueueStrip",
     "Record",
     "RecoveryReport",
+    "RedriveOptions",
     "Redriven",
     "Repeat",
     "Router",
+    "RouterOptions",
     "Settled",
     "Share",
     "Stored",

@@ -50,7 +50,7 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, describe_value
-from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.records import Record
 from tenure.contract.replies import (
     DeletedRecords,
@@ -318,29 +318,15 @@ class Broker:
         self,
         topic: str,
         *,
-        to: str | None = None,
-        match: Any = None,
         seqs: Sequence[int] | None = None,
-        reason_like: str | None = None,
-        limit: int | None = None,
-        reset_deliveries: bool = True,
         reaches: Reaches | None = None,
+        **options: Unpack[RedriveOptions],
     ) -> Answer[Redriven]:
         """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
 
         A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
         """
-        command = Redrive(
-            topic=topic,
-            to=to,
-            match=match,
-            seqs=seqs,
-            reason_like=reason_like,
-            limit=limit,
-            reset_deliveries=reset_deliveries,
-            reaches=reaches,
-        )
-        return self.run(command)
+        return self.run(Redrive(topic=topic, seqs=seqs, reaches=reaches, **options))
 
     # Looking
 
@@ -434,35 +420,14 @@ class Broker:
         return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
 
     def put_router(
-        self,
-        router: str,
-        *,
-        source: str,
-        dest: str,
-        preserve_node: bool = True,
-        preserve_tag: bool = True,
-        create_dest: bool = True,
-        filter: Any = None,
-        allow_cycle: bool = False,
-        share: Share | None = None,
+        self, router: str, *, source: str, dest: str, share: Share | None = None, **options: Unpack[RouterOptions]
     ) -> Answer[tuple[Router, bool]]:
         """Create or replace a router; it copies what is appended to ``source`` from now on.
 
         ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
         ``share`` bounds what this caller may use up of what all share.
         """
-        command = PutRouter(
-            router=router,
-            source=source,
-            dest=dest,
-            preserve_node=preserve_node,
-            preserve_tag=preserve_tag,
-            create_dest=create_dest,
-            filter=filter,
-            allow_cycle=allow_cycle,
-            share=share,
-        )
-        return self.run(command)
+        return self.run(PutRouter(router=router, source=source, dest=dest, share=share, **options))
 
     def router(self, router: str) -> Router:
         """One router, as it stands now."""

@@ -14,7 +14,7 @@ from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import AsyncFeed, Feed
 from tenure.client.streams.watch import WatchEvent
 from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
-from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.replies import (
     BackoffInfo,
     CaughtUp,
@@ -101,10 +101,12 @@ __all__ = [
     "ReadRecord",
     "Ready",
     "Records",
+    "RedriveOptions",
     "Redriven",
     "Request",
     "Response",
     "RouterInfo",
+    "RouterOptions",
     "RouterPage",
     "Settled",
     "Stream",

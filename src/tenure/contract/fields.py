@@ -34,7 +34,7 @@ U64_MAX: Final = 2**64 - 1
 FACTOR_MAX: Final = 1_000.0
 
 Whole = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
-"""A u64. The server refuses what lies above, because msgspec's own bounds end at 2**63."""
+"""A u64. The server refuses larger numbers, because msgspec's own bounds end at 2**63."""
 Limit = Annotated[int, Meta(ge=1, extra_json_schema={"maximum": U64_MAX})]
 Time = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**53 - 1})]
 Name = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-__all__ = ["AppendOptions", "ClaimOptions", "LeaseOptions"]
+__all__ = ["AppendOptions", "ClaimOptions", "LeaseOptions", "RedriveOptions", "RouterOptions"]
 
 
 class AppendOptions(TypedDict, total=False):
@@ -45,3 +45,27 @@ class LeaseOptions(TypedDict, total=False):
     lease_ids: Sequence[str] | None
     lease_id: str | None
     strict: bool
+
+
+class RedriveOptions(TypedDict, total=False):
+    """Options of a redrive: another queue than the origin, and conditions, all of which a dead letter must meet.
+
+    ``match`` is a condition on the tag, ``reason_like`` a part of the reason. ``reset_deliveries`` counts deliveries
+    from zero again.
+    """
+
+    to: str | None
+    match: Any
+    reason_like: str | None
+    limit: int | None
+    reset_deliveries: bool
+
+
+class RouterOptions(TypedDict, total=False):
+    """Options of a router: what a copy keeps, and which records are copied. ``filter`` is a condition on the tag."""
+
+    preserve_node: bool
+    preserve_tag: bool
+    create_dest: bool
+    filter: Any
+    allow_cycle: bool

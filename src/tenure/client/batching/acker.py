@@ -59,7 +59,7 @@ class Acker(AsyncClosing):
         self._node = node or ""
         self._ack = Ack(node=self._node)
         self._loop = asyncio.get_running_loop()
-        # A kind stands here while it has something to send or in flight, and in the line unless it is in flight.
+        # A kind is a key while it has something to send or in flight, and in the line unless it is in flight.
         self._batches: dict[Kind, deque[AckBatch]] = {}
         self._line: deque[Kind] = deque()
         self._flying: dict[asyncio.Task[None], AckBatch] = {}

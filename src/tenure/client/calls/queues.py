@@ -9,13 +9,13 @@ import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.requests import call, request_of
-from tenure.client.plan.encode import list_match, list_seqs, path_of, query_of
+from tenure.client.plan.encode import list_seqs, path_of, query_of
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
 from tenure.contract.commands import Ack, Claim, Extend, Nack, RedriveFields
 from tenure.contract.names import check_key, check_topic_name
-from tenure.contract.options import ClaimOptions, LeaseOptions
+from tenure.contract.options import ClaimOptions, LeaseOptions, RedriveOptions
 from tenure.contract.repeat import Repeat
 from tenure.contract.replies import Claimed, Extended, Redriven, Settled
 from tenure.contract.values import check_whole
@@ -164,24 +164,11 @@ def detach(session: Session, topic: str, *, node: str | None = None) -> Plan[int
 
 
 def redrive(
-    session: Session,
-    topic: str,
-    *,
-    to: str | None = None,
-    match: str | Sequence[str] | None = None,
-    seqs: Iterable[int] | None = None,
-    reason_like: str | None = None,
-    limit: int | None = None,
-    reset_deliveries: bool = True,
+    session: Session, topic: str, *, seqs: Iterable[int] | None = None, **options: Unpack[RedriveOptions]
 ) -> Plan[Redriven]:
     """Put dead letters back to work: all, or those that meet every condition. Never repeated after a lost answer."""
-    command = RedriveFields(
-        to=None if to is None else check_topic_name(to),
-        match=list_match(match),
-        seqs=None if seqs is None else list_seqs(seqs),
-        reason_like=reason_like,
-        limit=limit,
-        reset_deliveries=reset_deliveries,
-    )
+    command = RedriveFields(seqs=None if seqs is None else list_seqs(seqs), **options)
+    if command.to is not None:
+        check_topic_name(command.to)
     redriven, _ = yield from call(session, request_of(path_of(topic, "redrive"), command), _redriven, command.repeat)
     return redriven

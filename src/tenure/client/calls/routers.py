@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import msgspec
 from msgspec.json import Decoder
 
 from tenure.client.calls.requests import call, get, request_of
-from tenure.client.plan.encode import list_match, query_of
+from tenure.client.plan.encode import query_of
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
 from tenure.contract.commands import DeleteRouter, RouterFields
 from tenure.contract.names import check_router_name, check_topic_name
+from tenure.contract.options import RouterOptions
 from tenure.contract.replies import RouterInfo, RouterPage
 from tenure.errors import Invalid
 
@@ -34,29 +35,12 @@ def _path(name: str) -> str:
 
 
 def put_router(
-    session: Session,
-    name: str,
-    *,
-    source: str,
-    dest: str,
-    preserve_node: bool = True,
-    preserve_tag: bool = True,
-    create_dest: bool = True,
-    filter: str | Sequence[str] | None = None,
-    allow_cycle: bool = False,
+    session: Session, name: str, *, source: str, dest: str, **options: Unpack[RouterOptions]
 ) -> Plan[RouterInfo]:
     """Create or replace a router: what is appended to ``source`` is copied to ``dest``."""
     if check_topic_name(source) == check_topic_name(dest):
         raise Invalid("source and dest must be two topics")
-    command = RouterFields(
-        source=source,
-        dest=dest,
-        preserve_node=preserve_node,
-        preserve_tag=preserve_tag,
-        create_dest=create_dest,
-        filter=list_match(filter),
-        allow_cycle=allow_cycle,
-    )
+    command = RouterFields(source=source, dest=dest, **options)
     put, _ = yield from call(session, request_of(_path(name), command, method="PUT"), _router, command.repeat)
     return put
 

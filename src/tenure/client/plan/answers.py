@@ -49,7 +49,7 @@ def is_from_server(response: Response) -> bool:
 
 
 def error_of(response: Response) -> TenureError:
-    """Return the error that an answer stands for."""
+    """Return the error of an answer that is no success."""
     try:
         fields = _decode_error(response.body).error
     except msgspec.DecodeError:

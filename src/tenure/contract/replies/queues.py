@@ -24,8 +24,8 @@ class StripLease(msgspec.Struct, frozen=True):
 class QueueStrip(msgspec.Struct, frozen=True):
     """Both ends of a queue, ascending by seq, with its counts, its parked jobs and its oldest leases.
 
-    ``next`` is the job that is next in line, wherever it lies. ``next_at`` is when time alone changes something next.
-    Both are None where there is none.
+    ``next`` is the job that is next in line, at either end or between. ``next_at`` is when time alone changes something
+    next. Both are None where there is none.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class WorstJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for what lies above them."""
+    """A histogram with its quantiles; ``counts`` has one more than ``bounds``, for values above them."""
 
     bounds: list[float]
     counts: list[int]

@@ -84,7 +84,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
 
 
 class PutTopic(msgspec.Struct, frozen=True):
-    """A topic as it stands after a put, with every field of its config."""
+    """A topic after a put, with every field of its config."""
 
     topic: str
     type: str
