@@ -50,7 +50,14 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, describe_value
-from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
+from tenure.contract.options import (
+    AppendOptions,
+    ClaimOptions,
+    LeaseOptions,
+    RedriveOptions,
+    RouterOptions,
+    declare_options,
+)
 from tenure.contract.records import Record
 from tenure.contract.replies import (
     DeletedRecords,
@@ -184,6 +191,7 @@ class Broker:
 
     # Records
 
+    @declare_options
     def produce(
         self,
         topic: str,
@@ -226,6 +234,7 @@ class Broker:
 
     # Leases
 
+    @declare_options
     def claim(self, topic: str, *, node: str, **options: Unpack[ClaimOptions]) -> Awaitable[Grant]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
         return self.run_claim(Claim(topic=topic, node=node, **options))
@@ -258,12 +267,14 @@ class Broker:
         waiter = ClaimWaiter(self._serving, topic, command)
         return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
+    @declare_options
     def ack(
         self, topic: str, *, node: str, seqs: Sequence[int] | None = None, **leases: Unpack[LeaseOptions]
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
         return self._run_holder(Ack(topic=topic, node=node, seqs=seqs, **leases))
 
+    @declare_options
     def nack(
         self,
         topic: str,
@@ -280,6 +291,7 @@ class Broker:
             Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
         )
 
+    @declare_options
     def extend(
         self,
         topic: str,
@@ -314,6 +326,7 @@ class Broker:
         found = None if topic is None else self._state.queue(topic)[0]
         return self._serving.detach(found, None if node is None else check_node(node))
 
+    @declare_options
     def redrive(
         self,
         topic: str,
@@ -419,6 +432,7 @@ class Broker:
         """
         return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
 
+    @declare_options
     def put_router(
         self, router: str, *, source: str, dest: str, share: Share | None = None, **options: Unpack[RouterOptions]
     ) -> Answer[tuple[Router, bool]]:

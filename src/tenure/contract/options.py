@@ -1,11 +1,53 @@
-"""Keyword arguments that the same call of the broker and of the client takes, written once for type checkers."""
+"""Keyword arguments that the same call of the broker and of the client takes, written once for type checkers.
+
+At run time `declare_options` shows them in the signature of a function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
-__all__ = ["AppendOptions", "ClaimOptions", "LeaseOptions", "RedriveOptions", "RouterOptions"]
+__all__ = [
+    "AppendOptions",
+    "ClaimOptions",
+    "LeaseOptions",
+    "RedriveOptions",
+    "RouterOptions",
+    "declare_options",
+    "expand_options",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def declare_options(function: F) -> F:
+    """Set the signature of a function that takes ``**options: Unpack[...]`` to one that names each option.
+
+    So ``help``, `inspect` and mocks see every name. The function itself is not wrapped.
+    """
+    function.__signature__ = expand_options(function)  # type: ignore[attr-defined]
+    return function
+
+
+def expand_options(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function with the keys of a TypedDict in the place of ``**options``.
+
+    Their default is ``...``: the command has it.
+    """
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    return signature.replace(parameters=[each for one in parameters for each in _expand(one, function)])
+
+
+def _expand(parameter: inspect.Parameter, function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    if parameter.kind is not parameter.VAR_KEYWORD:
+        yield parameter
+        return
+    options = function.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
+    for name, kind in get_type_hints(options).items():
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
 
 
 class AppendOptions(TypedDict, total=False):

@@ -17,6 +17,7 @@ from tenure.client.closing import Closing
 from tenure.client.config import ConfigFields, careful_queue
 from tenure.client.transport.fork import renew_in_child
 from tenure.contract.names import check_topic_name
+from tenure.contract.options import declare_options
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Producer(Closing):
         self._landed = threading.Condition(self._lock)
         self._led = False
 
+    @declare_options
     def put(self, data: Any, **options: Unpack[PutOptions]) -> int:
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 

@@ -12,6 +12,7 @@ from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import AsyncClosing
 from tenure.client.config import ConfigFields, careful_queue
 from tenure.contract.names import check_topic_name
+from tenure.contract.options import declare_options
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class AsyncProducer(AsyncClosing):
         self._full: asyncio.Future[None] | None = None
         self._closed = False
 
+    @declare_options
     async def put(self, data: Any, **options: Unpack[PutOptions]) -> int:
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 

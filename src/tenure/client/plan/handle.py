@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import AsyncWire, Wire
+from tenure.contract.options import expand_options
 
 __all__ = ["Call", "Handle", "Method"]
 
@@ -48,27 +49,14 @@ class Method(ABC):
     def bind(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
         """Return the method of one class, with the name, the docstring and the signature of the plan function."""
         method: Any = self.async_method() if awaits else self.blocking_method()
-        signature = inspect.signature(self.plan_function)
+        signature = expand_options(self.plan_function)
         first, *rest = signature.parameters.values()
-        parameters = [inspect.Parameter("self", first.kind), *self._expand(rest)]
+        parameters = [inspect.Parameter("self", first.kind), *rest]
         returns = self.return_type(str(signature.return_annotation), awaits=awaits)
         method.__signature__ = signature.replace(parameters=parameters, return_annotation=returns)
         method.__doc__ = self.plan_function.__doc__
         method.__module__, method.__name__, method.__qualname__ = owner.__module__, name, f"{owner.__qualname__}.{name}"
         return method  # type: ignore[no-any-return]
-
-    def _expand(self, parameters: list[inspect.Parameter]) -> Iterator[inspect.Parameter]:
-        """Return parameters with those of a TypedDict in the place of ``**options``, so that mocks refuse other names.
-
-        Their default is ``...``: the contract has it.
-        """
-        for parameter in parameters:
-            if parameter.kind is not parameter.VAR_KEYWORD:
-                yield parameter
-                continue
-            options = self.plan_function.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
-            for name, kind in get_type_hints(options).items():
-                yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
 
 
 class Handle(Generic[W, C]):
